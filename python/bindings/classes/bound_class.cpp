@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "convert/convert.h"
 #include "convert/gil.h"
 
 namespace traingraph::python {
@@ -13,8 +14,8 @@ namespace {
 // Names the method, or the function of a property.
 [[noreturn]] void refuse_call(const py::detail::function_record& function,
                               const std::string& expected, const std::string& got) {
-  throw py::type_error("[" + py::cast<std::string>(function.scope.attr("__name__")) + "." +
-                       function.name + "] expected " + expected + " but got " + got);
+  throw py::type_error("[" + class_name(function.scope.ptr()) + "." + function.name +
+                       "] expected " + expected + " but got " + got);
 }
 
 py::handle enter(py::detail::function_call& call) {
@@ -26,8 +27,18 @@ py::handle enter(py::detail::function_call& call) {
     if (call.func.args.size() == 2) refuse_value(call);  // None for an object
   }
   if (result.ptr() != PYBIND11_TRY_NEXT_OVERLOAD) return result;
-  refuse_call(call.func, "self: " + py::cast<std::string>(call.func.scope.attr("__name__")),
+  refuse_call(call.func, "self: " + class_name(call.func.scope.ptr()),
               "'" + class_of(call.args[0]) + "'");
+}
+
+// Of what makes an object: self is one of the class. A second call does nothing.
+py::handle enter_making(py::detail::function_call& call) {
+  auto* const cls = reinterpret_cast<PyTypeObject*>(call.func.scope.ptr());
+  if (PyObject_TypeCheck(call.args[0].ptr(), cls) == 0) {
+    refuse_call(call.func, "self: " + class_name(call.func.scope.ptr()),
+                "'" + class_of(call.args[0]) + "'");
+  }
+  return place_of(call).instance_registered() ? py::none().release() : enter(call);
 }
 
 // Of what takes self, and a setter's value, alone.
@@ -39,11 +50,24 @@ py::handle enter_counted(py::detail::function_call& call) {
               std::to_string(expected + surplus));
 }
 
+// Of a class without a constructor.
+int refuse_making(PyObject* self, PyObject*, PyObject*) {
+  const std::string name = class_of(self);
+  const std::string text =
+      "[" + name + "] expected a class with a constructor but " + name + " has none";
+  PyErr_SetString(PyExc_TypeError, text.c_str());
+  return -1;
+}
+
 class MadeFunction final : public py::cpp_function {
  public:
   explicit MadeFunction(const Function& function) {
     auto record = make_function_record();
-    record->impl = function.takes_any || function.is_property ? enter : enter_counted;
+    const bool makes = std::strcmp(function.name, "__init__") == 0 ||
+                       std::strcmp(function.name, "__setstate__") == 0;
+    record->impl = makes                                        ? enter_making
+                   : function.takes_any || function.is_property ? enter
+                                                                : enter_counted;
     new (record->data) CapturedBody{function.capture, function.body};
     record->nargs_pos = static_cast<std::uint16_t>(function.arguments);
     record->has_args = record->has_kwargs = function.takes_any;
@@ -56,8 +80,7 @@ class MadeFunction final : public py::cpp_function {
       if (record->args.size() == function.arguments) break;
       record->args.emplace_back(argument, nullptr, py::handle(), /*convert=*/true, /*none=*/true);
     }
-    record->is_new_style_constructor = std::strcmp(function.name, "__init__") == 0 ||
-                                       std::strcmp(function.name, "__setstate__") == 0;
+    record->is_new_style_constructor = makes;
     auto* const made = record.get();
     std::vector<const std::type_info*> types = function.signature.types;
     types.push_back(nullptr);
@@ -66,6 +89,7 @@ class MadeFunction final : public py::cpp_function {
     // pybind11 shall find no call that it refuses in its own words: None stands for what is
     // missing, and what is too much comes as a tuple and a dictionary.
     for (auto& argument : made->args) argument.value = py::none().release();
+    made->is_constructor = made->is_new_style_constructor = false;  // so does enter_making
     if (function.is_property) return;
     made->has_args = made->has_kwargs = true;
     made->nargs = static_cast<std::uint16_t>(function.arguments + 2);
@@ -74,9 +98,7 @@ class MadeFunction final : public py::cpp_function {
 
 }  // namespace
 
-std::string class_of(py::handle object) {
-  return py::cast<std::string>(py::type::of(object).attr("__name__"));
-}
+std::string class_of(py::handle object) { return class_name(py::type::of(object).ptr()); }
 
 void TypeNames::append(const char* before, const char* name, const std::type_info* const* named,
                        const char* after) {
@@ -89,6 +111,23 @@ TypeNames any_arguments(bool has_self) {
   append_type<py::args>(names, "{", "}, ");
   append_type<py::kwargs>(names, "{", "}) -> object");
   return names;
+}
+
+py::custom_type_setup set_up(VisitInstance visit) {
+  return py::custom_type_setup([visit](PyHeapTypeObject* heap_type) {
+    collected(visit).value(heap_type);
+    PyTypeObject* const type = &heap_type->ht_type;
+    type->tp_init = refuse_making;
+    // Larger than the base: else Python would let an object's __class__ or a class's __bases__ be
+    // replaced by another class, and its memory be taken for another type.
+    type->tp_basicsize = type->tp_base->tp_basicsize + static_cast<Py_ssize_t>(sizeof(void*));
+  });
+}
+
+py::detail::value_and_holder place_of(const py::detail::function_call& call) {
+  auto* const cls = reinterpret_cast<PyTypeObject*>(call.func.scope.ptr());
+  auto* const instance = reinterpret_cast<py::detail::instance*>(call.args[0].ptr());
+  return instance->get_value_and_holder(py::detail::get_type_info(cls));
 }
 
 py::object make_function(const Function& function) { return py::object(MadeFunction(function)); }
@@ -114,8 +153,7 @@ void refuse_value(const py::detail::function_call& call, const std::string& expe
   const py::handle value = call.args[1];
   // Of a number out of range the value says more than its class.
   const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
-  const std::string got =
-      is_number ? py::cast<std::string>(py::repr(value)) : "'" + class_of(value) + "'";
+  const std::string got = is_number ? printable_ascii(value) : "'" + class_of(value) + "'";
   throw py::type_error("[" + class_of(call.args[0]) + "] expected " + call.func.name + ": " +
                        expected + " but got " + got);
 }

@@ -94,6 +94,12 @@ inline const Capture& captured(const py::detail::function_call& call) {
   return captured_body(call).capture;
 }
 
+// Of every class: its objects are known to the collector, and no object becomes one of it.
+py::custom_type_setup set_up(VisitInstance visit);
+
+// Where a constructor or __setstate__ puts what it makes.
+py::detail::value_and_holder place_of(const py::detail::function_call& call);
+
 struct Function {
   Body body;
   Capture capture;
@@ -213,7 +219,7 @@ class BoundClass : public py::class_<T, Options...> {
   // A document is no array: one instance for all lengths.
   template <typename... Extra>
   BoundClass(py::handle scope, const char* name, const char* doc, const Extra&... extra)
-      : Bound(scope, name, collected(visit_instance<T, typename Bound::holder_type>()), doc,
+      : Bound(scope, name, set_up(visit_instance<T, typename Bound::holder_type>()), doc,
               extra...) {}
 
   // A method without arguments; classes/signature.h defines all others. What pybind11 defines

@@ -48,7 +48,7 @@ py::object make_type(py::module_& module, const ClassDescription& description,
   record.init_instance = ownership.begin;
   record.dealloc = ownership.end;
   record.buffer_protocol = ownership.shows_memory;
-  record.custom_type_setup_callback = collected(ownership.visit).value;
+  record.custom_type_setup_callback = set_up(ownership.visit).value;
   if (description.base != nullptr) record.add_base(*description.base, nullptr);
   return NewType(record);
 }
@@ -86,8 +86,12 @@ void* load_object(const std::type_info& type, py::handle value) {
 
 void place_made(py::detail::function_call& call, const ClassDescription& description,
                 const std::any& made) {
+  auto place = place_of(call);
+  // The arguments' own code may have made one meanwhile.
+  if (place.instance_registered()) {
+    throw py::type_error("[" + description.name + "] expected one call of __init__ at a time");
+  }
   ++objects_made;  // of a class that Python derived as well
-  auto& place = *reinterpret_cast<py::detail::value_and_holder*>(call.args[0].ptr());
   place.value_ptr() = description.object(made);
   place.type->init_instance(place.inst, description.owner(made));
 }

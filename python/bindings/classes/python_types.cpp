@@ -12,6 +12,7 @@
 
 #include "classes/described_class.h"
 #include "convert/names.h"
+#include "convert/numpy_arrays.h"
 
 namespace traingraph::python {
 namespace {
@@ -40,19 +41,17 @@ std::string annotation(const ValueType& type, std::string PythonType::* which) {
 std::vector<AnchorBox> to_anchor_boxes(py::handle value, const Where& where) {
   const py::module_ numpy = py::module_::import("numpy");
   const bool is_raw = py::isinstance<py::bytes>(value) || py::isinstance<py::bytearray>(value);
-  if (is_raw && py::len(value) % sizeof(AnchorBox) != 0) {
+  const std::size_t bytes = is_raw ? static_cast<std::size_t>(Py_SIZE(value.ptr())) : 0;
+  if (bytes % sizeof(AnchorBox) != 0) {
     throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                          " of 8 bytes for each box but got " + std::to_string(py::len(value)) +
-                          " bytes");
+                          " of 8 bytes for each box but got " + std::to_string(bytes) + " bytes");
   }
   py::object read;
   try {
-    const bool is_filled = is_raw && py::len(value) > 0;
-    const py::object array = is_filled
-                                 ? py::object(numpy.attr("frombuffer")(value, "float32"))
-                                 : py::object(is_raw ? numpy.attr("empty")(0, "float32")
-                                                     : numpy.attr("asarray")(value, "float32"));
-    read = numpy.attr("ascontiguousarray")(array);
+    const py::object given = !is_raw     ? py::reinterpret_borrow<py::object>(value)
+                             : bytes > 0 ? py::object(numpy.attr("frombuffer")(value, "float32"))
+                                         : py::object(py::list());
+    read = dense_array(given, py::dtype("float32"));
   } catch (const py::error_already_set& error) {
     if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
     refuse(where, value);
@@ -189,9 +188,9 @@ std::string text_of(const ValueType& type, const std::any& value) {
   }
   const py::object object = cast_value(type, value, {});
   if (!object.is_none() && py::hasattr(object, "_name_")) {  // a member of an enumeration
-    return type_name(object) + "." + py::cast<std::string>(object.attr("_name_"));
+    return type_name(object) + "." + printable(object.attr("_name_"));
   }
-  return py::cast<std::string>(py::repr(object));
+  return printable(py::repr(object));
 }
 
 }  // namespace traingraph::python

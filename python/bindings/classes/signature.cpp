@@ -36,7 +36,7 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
   for (const Parameter& parameter : form) {
     if (!given.contains(parameter.name)) open.push_back(&parameter);
   }
-  for (const auto& item : given) {
+  for (const auto& item : items_of(given)) {
     const std::string name = printable(item.first);
     if (find(form, name) != nullptr) continue;
     append(result.surplus, name);
@@ -62,7 +62,10 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
 
 PyObject* Arguments::found(std::string_view name) const {
   for (const Parameter& parameter : signature_->forms_[form_]) {
-    if (parameter.name == name) return PyDict_GetItemWithError(given_.ptr(), parameter.key);
+    if (parameter.name != name) continue;
+    PyObject* const value = PyDict_GetItemWithError(given_.ptr(), parameter.key);
+    if (value == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return value;
   }
   return nullptr;
 }
@@ -146,7 +149,7 @@ Signature::Signature(Kind kind, std::string owner, std::string name, std::string
 bool Signature::fits(const Form& form, const py::dict& given) {
   std::size_t known = 0;
   for (const Parameter& parameter : form) {
-    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+    if (given.contains(py::handle(parameter.key))) {
       ++known;
     } else if (parameter.required()) {
       return false;
@@ -179,7 +182,7 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
   std::string lines;
   for (const Form& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
   std::string names = std::to_string(positional.size()) + " by position";
-  for (const auto& item : keywords) append(names, printable(item.first));
+  for (const auto& item : items_of(keywords)) append(names, printable(item.first));
   throw py::type_error("[" + subject() + "] no form takes (" + names + "); write " + lines);
 }
 
@@ -199,7 +202,7 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
   for (std::size_t i = 0; i < positional.size(); ++i) {
     // Forms of one name begin with the same arguments, or are told apart by the other ones.
     const Parameter& parameter = forms_.front()[i];
-    if (PyDict_Contains(given.ptr(), parameter.key) == 1) {
+    if (given.contains(py::handle(parameter.key))) {
       throw py::type_error("[" + subject() + "] got " + parameter.name + " twice");
     }
     if (PyDict_SetItem(given.ptr(), parameter.key,
@@ -249,9 +252,8 @@ void Signature::refuse(const py::dict& given) const {
     nearest.push_back(&form);
   }
   std::string names;
-  for (const auto& item : given) {
-    append(names, printable(item.first));
-  }
+  const DictItems items = items_of(given);
+  for (const auto& item : items) append(names, printable(item.first));
   std::string text = "[" + subject() + "] no form takes (" + names + ")";
   if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
   text += best.meant.empty() ? "; the nearest is " : " The nearest is ";
@@ -262,7 +264,7 @@ void Signature::refuse(const py::dict& given) const {
   if (!best.surplus.empty()) {
     text += "; not in it: " + best.surplus;
   }
-  for (const auto& item : given) {
+  for (const auto& item : items) {
     // A form may take a list of what was given alone.
     const std::string name = printable(item.first);
     for (const Form& form : forms_) {

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "convert/enums.h"
+
 namespace traingraph::python {
 
 namespace py = pybind11;
@@ -50,7 +52,7 @@ bool may_take(const std::string& annotation, py::handle value) {
   }
   const bool is_array = py::hasattr(value, "__dlpack__") || PyObject_CheckBuffer(value.ptr()) != 0;
   if (is_array && says("ArrayLike")) return true;
-  return says(py::cast<std::string>(py::type::of(value).attr("__name__")).c_str());
+  return says(class_name(py::type::of(value).ptr()).c_str());
 }
 
 }  // namespace traingraph::python

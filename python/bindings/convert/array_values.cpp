@@ -2,6 +2,7 @@
 // values fit a type.
 #include "convert/array_values.h"
 
+#include "convert/numpy_arrays.h"
 #include "convert/python.h"
 
 namespace traingraph::python {
@@ -75,13 +76,13 @@ bool is_numbers(py::handle value) {
 }
 
 py::object numbers_of(py::handle value, DataType type) {
-  py::object array = py::module_::import("numpy").attr("asarray")(value);
-  const auto kind = py::cast<std::string>(array.attr("dtype").attr("kind"));
-  if (kind != "b" && kind != "i" && kind != "u" && kind != "f") return py::none();
-  if (type != DataType::kInvalid || kind == "b") return array;
-  if (kind == "f") return array.attr("astype")("float32");
+  py::object array = plain_array(value);
+  const char kind = kind_of(array);
+  if (kind != 'b' && kind != 'i' && kind != 'u' && kind != 'f') return py::none();
+  if (type != DataType::kInvalid || kind == 'b') return array;
+  if (kind == 'f') return dense_array(array, py::dtype("float32"));
   const py::dtype narrow("int32");
-  return values_fit(array, narrow) ? py::object(array.attr("astype")(narrow)) : array;
+  return values_fit(array, narrow) ? dense_array(array, narrow) : array;
 }
 
 bool values_fit(const py::object& array, const py::dtype& to) {

@@ -2,19 +2,27 @@
 // and the argument.
 #include "convert/convert.h"
 
-#include <cctype>
-
 namespace traingraph::python {
 namespace {
 
 // "softmax_cross_entropy" for the bound factory itself, empty for anything that is not callable.
 std::string uncalled(py::handle value) {
   PyObject* const object = value.ptr();
-  if (PyType_Check(object) || PyCFunction_Check(object) || PyFunction_Check(object) ||
-      PyMethod_Check(object)) {
-    return py::cast<std::string>(py::str(value.attr("__name__")));
+  if (PyType_Check(object)) return class_name(object);
+  if (PyCFunction_Check(object) || PyFunction_Check(object) || PyMethod_Check(object)) {
+    return printable(value.attr("__name__"));
   }
   return {};
+}
+
+// Where Python raised because the value is of another kind; what its own code raises goes on.
+[[noreturn]] void refuse_raised(const Where& where, py::handle value) {
+  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError}) {
+    if (PyErr_ExceptionMatches(kind) == 0) continue;
+    PyErr_Clear();
+    refuse(where, value);
+  }
+  throw py::error_already_set();
 }
 
 [[noreturn]] void out_of_range(const Where& where, std::int64_t number) {
@@ -41,8 +49,7 @@ void check_accepted(const char* type, py::handle value, const Where& where,
                     const std::string& accepted) {
   std::string name;
   try {
-    name = py::cast<std::string>(
-        enum_member(type, enum_value(type, value)).attr("_name_").attr("lower")());
+    name = lower_case(printable(enum_member(type, enum_value(type, value)).attr("_name_")));
     if (accepted.find('"' + name + '"') != std::string::npos) return;
   } catch (const InvalidArgument&) {
     name = printable(value);
@@ -57,7 +64,7 @@ std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least
     refuse(where, value);
   }
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
-  if (!index) throw py::error_already_set();
+  if (!index) refuse_raised(where, value);
   int overflow = 0;
   const std::int64_t number = PyLong_AsLongLongAndOverflow(index.ptr(), &overflow);
   if (overflow == 0 && number >= least && number <= most) return number;
@@ -76,9 +83,8 @@ double to_number(py::handle value, const Where& where) {
   }
   const double number = PyFloat_AsDouble(value.ptr());
   if (number == -1.0 && PyErr_Occurred() != nullptr) {
-    const bool is_large = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    if (PyErr_ExceptionMatches(PyExc_OverflowError) == 0) refuse_raised(where, value);
     PyErr_Clear();
-    if (!is_large) refuse(where, value);
     throw InvalidArgument("[" + where.subject + "] expected " + where.name +
                           " in the range of a float but got a larger int");
   }
@@ -90,7 +96,9 @@ bool to_bool(py::handle value, const Where& where) {
   if (!PyBool_Check(value.ptr()) && !is_numpy) {
     refuse(where, value);
   }
-  return PyObject_IsTrue(value.ptr()) == 1;
+  const int truth = PyObject_IsTrue(value.ptr());
+  if (truth < 0) refuse_raised(where, value);
+  return truth == 1;
 }
 
 py::object to_callable(py::handle value, const Where& where) {
@@ -104,13 +112,32 @@ std::string to_text(py::handle value, const Where& where) {
   const char* const text = PyUnicode_AsUTF8AndSize(value.ptr(), &bytes);
   if (text != nullptr) return {text, static_cast<std::size_t>(bytes)};
   PyErr_Clear();
-  throw InvalidArgument(
-      "[" + where.subject + "] expected " + where.name + " that UTF-8 can say but got " +
-      py::cast<std::string>(py::module_::import("builtins").attr("ascii")(value)));
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                        " that UTF-8 can say but got " + printable_ascii(value));
 }
 
 std::string printable(py::handle value) {
-  return py::cast<std::string>(py::str(value).attr("encode")("utf-8", "backslashreplace"));
+  const auto text = PyUnicode_Check(value.ptr())
+                        ? py::reinterpret_borrow<py::object>(value)
+                        : py::reinterpret_steal<py::object>(PyObject_Str(value.ptr()));
+  // Not by the methods of a class of text, which may be the program's.
+  const auto bytes = py::reinterpret_steal<py::object>(
+      text ? PyUnicode_AsEncodedString(text.ptr(), "utf-8", "backslashreplace") : nullptr);
+  if (bytes)
+    return {PyBytes_AS_STRING(bytes.ptr()),
+            static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+  // An int of too many digits, or a class that refuses.
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  return "'" + type_name(value) + "'";
+}
+
+std::string printable_ascii(py::handle value) {
+  const auto text = py::reinterpret_steal<py::object>(PyObject_ASCII(value.ptr()));
+  if (text) return printable(text);
+  if (PyErr_ExceptionMatches(PyExc_Exception) == 0) throw py::error_already_set();
+  PyErr_Clear();
+  return "'" + type_name(value) + "'";
 }
 
 Where Where::of_item(std::size_t number) const {
@@ -130,6 +157,16 @@ Where Where::of_item(std::size_t number) const {
   }
   item.expected = expected.substr(begin, end - begin);
   return item;
+}
+
+DictItems items_of(const py::dict& dictionary) {
+  DictItems items;
+  items.reserve(dictionary.size());
+  for (const auto& [key, value] : dictionary) {
+    items.emplace_back(py::reinterpret_borrow<py::object>(key),
+                       py::reinterpret_borrow<py::object>(value));
+  }
+  return items;
 }
 
 std::vector<py::object> to_items(py::handle value, const Where& where) {
@@ -176,8 +213,8 @@ Padding to_padding(py::handle value, const Where& where) {
                             " with sizes but got USE_PADDING_SIZE alone; write "
                             "MLCPaddingPolicy.sized(y=1, x=1)");
     }
-    padding.sizes = {py::cast<std::int64_t>(value.attr("_y")),
-                     py::cast<std::int64_t>(value.attr("_x"))};
+    padding.sizes = {to_integer(value.attr("_y"), {where.subject, where.name + ".y", "int"}),
+                     to_integer(value.attr("_x"), {where.subject, where.name + ".x", "int"})};
   }
   return padding;
 }

@@ -50,13 +50,19 @@ bool to_bool(py::handle value, const Where& where);
 py::object to_callable(py::handle value, const Where& where);
 // A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
 std::string to_text(py::handle value, const Where& where);
-// What str() gives, for a message: halves of pairs are escaped.
+// A text, or what str() gives, for a message: halves of pairs are escaped.
 std::string printable(py::handle value);
+// What ascii() gives, for a message.
+std::string printable_ascii(py::handle value);
 Shape to_shape(py::handle value, const Where& where);
 Pair to_pair(py::handle value, const Where& where);
 Padding to_padding(py::handle value, const Where& where);
 py::object from_padding(PaddingPolicy policy, std::int64_t y, std::int64_t x);
 
+// What a dictionary holds now. Converting one value may run Python code, or let another thread run,
+// that changes the dictionary.
+using DictItems = std::vector<std::pair<py::object, py::object>>;
+DictItems items_of(const py::dict& dictionary);
 // The items of a list, tuple or other iterable, but not of a string.
 std::vector<py::object> to_items(py::handle value, const Where& where);
 
@@ -113,8 +119,9 @@ T convert(py::handle value, const Where& where) {
       refuse(where, value);
     }
     if constexpr (kIsVector<T>) {
-      // What may be read only once is not tried before; nor are lists of that.
-      const bool again = PyList_Check(value.ptr()) || PyTuple_Check(value.ptr());
+      // What may be read only once is not tried before, nor are lists of that, nor what a class of
+      // the program's may say of its own length.
+      const bool again = PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr());
       if (!again || kIsVector<typename T::value_type>) {
         return convert_list<typename T::value_type>(value, where);
       }

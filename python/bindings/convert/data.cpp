@@ -39,7 +39,7 @@ auto handed_over(py::handle value, const Target& target, Call call) {
   } catch (py::error_already_set& error) {
     if (!error.matches(PyExc_Exception) || error.matches(PyExc_MemoryError)) throw;
     // What follows the first line is where it was raised.
-    const auto text = py::cast<std::string>(py::str(error.value()));
+    const std::string text = printable(error.value());
     throw DataTypeError(subject(target) + "expected an array that can be read for " +
                         place(target) + " but '" + type_name(value) +
                         "' refuses: " + text.substr(0, text.find('\n')) + advice(value));
@@ -51,7 +51,10 @@ ForeignArray offered(py::handle value, const Target& target) {
   ForeignArray array =
       handed_over(value, target, [&] { return foreign_array(value, subject(target)); });
   // PyTorch hands over the memory of a negated view as if it were none.
-  if (py::hasattr(value, "is_neg") && py::bool_(value.attr("is_neg")())) {
+  const bool is_negated = handed_over(value, target, [&] {
+    return py::hasattr(value, "is_neg") && py::bool_(value.attr("is_neg")());
+  });
+  if (is_negated) {
     throw DataTypeError(subject(target) + "expected an array that can be read for " +
                         place(target) + " but got a negated view" + advice(value));
   }
@@ -63,12 +66,20 @@ void check_unmasked(py::handle array, const Target& target) {
   if (Py_TYPE(array.ptr()) == npy_api::get().PyArray_Type_) return;
   const py::object masked = py::module_::import("numpy").attr("ma");
   if (!py::isinstance(array, masked.attr("MaskedArray"))) return;
-  const auto count = py::cast<std::int64_t>(masked.attr("count_masked")(array));
-  if (count == 0) return;
+  const py::object mask =
+      handed_over(array, target, [&] { return plain_array(masked.attr("getmaskarray")(array)); });
+  const std::string count = printable(py::module_::import("numpy").attr("count_nonzero")(mask));
+  if (count == "0") return;
   throw InvalidArgument(subject(target) + "expected no masked elements for " + place(target) +
-                        " but got " + std::to_string(count) + " of " +
-                        py::cast<std::string>(py::str(array.attr("size"))) +
+                        " but got " + count + " of " + printable(mask.attr("size")) +
                         "; pass what filled(…) gives, with a number for them");
+}
+
+// The array itself, or a view of one whose class is derived: only NumPy's own methods are called.
+py::object own_array(py::handle array, const Target& target) {
+  check_unmasked(array, target);
+  if (Py_TYPE(array.ptr()) != npy_api::get().PyArray_Type_) return plain_array(array);
+  return py::reinterpret_borrow<py::object>(array);
 }
 
 // A view of such an array in host memory; bfloat16, which NumPy alone does not have, as its bits.
@@ -92,6 +103,15 @@ TensorData bytes_of(py::object view, const Target& target) {
   data.writable = buffer->readonly == 0;
   data.owner = share(std::move(view));
   return data;
+}
+
+// What the buffer protocol shows; a released memoryview and a closed mmap refuse.
+py::object shown_memory(py::handle value, const Target& target) {
+  return handed_over(value, target, [&] {
+    auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
+    if (!view) throw py::error_already_set();
+    return view;
+  });
 }
 
 // bytes, bytearray, uint8 memoryview and other plain buffers.
@@ -135,31 +155,26 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
 
 // An array over anything that offers one, or the raw bytes in `bytes`.
 py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
-  if (is_array(value)) {
-    check_unmasked(value, target);
-    return py::reinterpret_borrow<py::object>(value);
-  }
+  if (is_array(value)) return own_array(value, target);
   if (py::isinstance<TensorData>(value)) {
     bytes = py::cast<const TensorData&>(value);
     return py::none();
   }
-  const py::module_ numpy = py::module_::import("numpy");
   if (py::hasattr(value, "__dlpack__")) {
-    return handed_over(value, target, [&] { return py::object(numpy.attr("from_dlpack")(value)); });
+    return handed_over(value, target, [&] {
+      return plain_array(py::module_::import("numpy").attr("from_dlpack")(value));
+    });
   }
   if (PyObject_CheckBuffer(value.ptr())) {
-    auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
-    if (!view) {
-      throw py::error_already_set();
-    }
+    py::object view = shown_memory(value, target);
     if (is_raw(*PyMemoryView_GET_BUFFER(view.ptr()))) {
       bytes = bytes_of(std::move(view), target);
       return py::none();
     }
-    return numpy.attr("asarray")(view);
+    return handed_over(value, target, [&] { return plain_array(view); });
   }
   if (py::hasattr(value, "__array__")) {
-    return handed_over(value, target, [&] { return py::object(numpy.attr("asarray")(value)); });
+    return handed_over(value, target, [&] { return plain_array(value); });
   }
   throw DataTypeError(subject(target) + "expected an array or bytes for " + place(target) +
                       " but got '" + type_name(value) +
@@ -183,12 +198,12 @@ py::object converted(const py::object& array, DataType type, const Target& targe
   if (!allowed) {
     refuse_type(target, type, dtype_name(array));
   }
-  if (type == DataType::kBFloat16) return narrowed(array);
+  if (type == DataType::kBFloat16) return dense_array(narrowed(array), py::dtype("uint16"));
   const py::dtype to = dtype_of(type);
   if (!to_float && !to_boolean && !values_fit(array, to)) {
     refuse_type(target, type, dtype_name(array) + " with values out of its range");
   }
-  return array.attr("astype")(to, py::arg("order") = "C");
+  return dense_array(array, to);
 }
 
 [[noreturn]] void refuse_memory(const Target& target, const std::string& expected,
@@ -240,10 +255,7 @@ py::object written_array(py::handle value, DataType type, const Target& target, 
 }  // namespace
 
 py::object any_array(py::handle value, const Target& target) {
-  if (is_array(value)) {
-    check_unmasked(value, target);
-    return py::reinterpret_borrow<py::object>(value);
-  }
+  if (is_array(value)) return own_array(value, target);
   if (offers_dlpack(value)) {
     const ForeignArray array = offered(value, target);
     if (array.data.gpu < 0 && array.data.data_type == DataType::kBFloat16) {
@@ -251,9 +263,7 @@ py::object any_array(py::handle value, const Target& target) {
     }
     if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) return view_of(array);
   }
-  return handed_over(value, target, [&] {
-    return py::object(py::module_::import("numpy").attr("asarray")(value));
-  });
+  return handed_over(value, target, [&] { return plain_array(value); });
 }
 
 TensorData readable_data(py::handle value, DataType type, const Target& target) {
@@ -315,13 +325,11 @@ TensorData raw_gpu_data(py::handle value, const Target& target) {
 
 TensorData raw_data(py::handle value, const Target& target) {
   if (is_array(value)) check_unmasked(value, target);
-  auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(value.ptr()));
-  if (!view) {
-    PyErr_Clear();
+  if (PyObject_CheckBuffer(value.ptr()) == 0) {
     throw DataTypeError(subject(target) + "expected an object with the buffer protocol for " +
                         place(target) + " but got '" + type_name(value) + "'");
   }
-  return bytes_of(std::move(view), target);
+  return bytes_of(shown_memory(value, target), target);
 }
 
 py::object view_of(const TensorData& data, bool writable) {

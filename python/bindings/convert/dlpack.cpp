@@ -11,6 +11,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "convert/convert.h"
 #include "convert/dlpack_abi.h"
 #include "convert/release.h"
 
@@ -82,7 +83,8 @@ Shape strides_of(const dlpack::Array& array, const std::string& subject) {
 // Type and index are numbers, the type often of an enumeration.
 dlpack::Device device_of(py::handle value, const std::string& subject) {
   const py::object given = value.attr("__dlpack_device__")();
-  const py::object pair = py::isinstance<py::tuple>(given) ? given : py::object(py::tuple());
+  const auto pair =
+      py::isinstance<py::tuple>(given) ? py::reinterpret_borrow<py::tuple>(given) : py::tuple();
   dlpack::Device device{};
   int found = 0;
   for (const py::handle number : pair) {
@@ -95,10 +97,9 @@ dlpack::Device device_of(py::handle value, const std::string& subject) {
     if (value_of < Limits::min() || value_of > Limits::max()) break;
     (found++ == 0 ? device.type : device.index) = static_cast<std::int32_t>(value_of);
   }
-  if (found == 2 && py::len(pair) == 2) return device;
-  throw InvalidArgument(
-      subject + "expected two small numbers of __dlpack_device__ but got " +
-      py::cast<std::string>(py::module_::import("builtins").attr("ascii")(given)));
+  if (found == 2 && pair.size() == 2) return device;
+  throw InvalidArgument(subject + "expected two small numbers of __dlpack_device__ but got " +
+                        printable_ascii(given));
 }
 
 bool is_gpu(const dlpack::Device& device) {
@@ -147,11 +148,27 @@ const dlpack::ExchangeTable* table_of(py::handle value) {
   return known != nullptr && known->major == 1 ? known : nullptr;
 }
 
+// A capsule that nobody else takes over, and that calls the deleter.
 template <class Managed>
-void call_deleter(PyObject* capsule) {
-  if (PyCapsule_IsValid(capsule, Managed::kName) == 0) return;
-  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule, Managed::kName));
-  if (managed->deleter != nullptr) managed->deleter(managed);
+py::object owner_of(Managed* managed) {
+  auto capsule = py::reinterpret_steal<py::object>(
+      PyCapsule_New(managed, Managed::kOwned, [](PyObject* dropped) {
+        auto* const held = static_cast<Managed*>(PyCapsule_GetPointer(dropped, Managed::kOwned));
+        if (held->deleter != nullptr) held->deleter(held);
+      }));
+  if (!capsule) throw py::error_already_set();
+  return capsule;
+}
+
+// Takes over what a capsule has, as DLPack asks: who is given the same capsule finds it used.
+template <class Managed>
+bool take_over(py::object& capsule) {
+  if (PyCapsule_IsValid(capsule.ptr(), Managed::kName) == 0) return false;
+  py::object owner =
+      owner_of(static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName)));
+  PyCapsule_SetName(capsule.ptr(), Managed::kUsed);
+  capsule = std::move(owner);
+  return true;
 }
 
 // The capsule that __dlpack__ would give, after what the producer has enqueued.
@@ -160,9 +177,7 @@ py::object exchanged(const dlpack::ExchangeTable& table, py::handle value,
   using Managed = dlpack::VersionedTensor;
   Managed* managed = nullptr;
   if (table.from_object(value.ptr(), &managed) != 0) throw py::error_already_set();
-  auto capsule = py::reinterpret_steal<py::object>(
-      PyCapsule_New(managed, Managed::kName, call_deleter<Managed>));
-  if (!capsule) throw py::error_already_set();
+  py::object capsule = owner_of(managed);
   const dlpack::Device device = managed->array.device;
   if (!is_gpu(device)) return capsule;
   const Device gpu = reachable_gpu(device.index, subject);
@@ -176,8 +191,8 @@ py::object exchanged(const dlpack::ExchangeTable& table, py::handle value,
 
 template <class Managed>
 Managed* managed_in(const py::object& capsule) {
-  return PyCapsule_IsValid(capsule.ptr(), Managed::kName) != 0
-             ? static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kName))
+  return PyCapsule_IsValid(capsule.ptr(), Managed::kOwned) != 0
+             ? static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), Managed::kOwned))
              : nullptr;
 }
 
@@ -258,6 +273,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
     py::dict keywords;
     if (is_gpu(device)) keywords["stream"] = reachable_gpu(device.index, subject).stream();
     capsule = capsule_of(value, keywords);
+    if (!take_over<dlpack::VersionedTensor>(capsule)) take_over<dlpack::ManagedTensor>(capsule);
   }
   auto* const versioned = managed_in<dlpack::VersionedTensor>(capsule);
   auto* const managed = managed_in<dlpack::ManagedTensor>(capsule);
@@ -282,7 +298,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   result.element_type = name_of(array.type);
   result.dense = is_dense(array);
   result.strides = strides_of(array, subject);
-  // The capsule is not taken over: it calls the deleter itself, where Python runs.
+  // It calls the deleter, where Python runs.
   data.owner = share(std::move(capsule));
   return result;
 }
@@ -293,30 +309,38 @@ py::typing::Tuple<int, int> dlpack_device(const TensorData& data) {
   return py::make_tuple(type, on_gpu ? data.gpu : 0);
 }
 
-py::object dlpack_capsule(const TensorData& data, const py::object& stream,
-                          const py::object& max_version, const py::object& dl_device,
-                          const py::object& copy) {
-  const std::string subject = "[MLCTensorData] ";
-  if (!dl_device.is_none() && !dlpack_device(data).equal(dl_device)) {
-    throw py::buffer_error(subject + "expected its own device for dl_device but got " +
-                           py::cast<std::string>(py::str(dl_device)));
+py::object dlpack_capsule(const TensorData& data, const char* of, const DlpackArguments& given) {
+  const std::string subject = std::string("[") + of + "] ";
+  const auto two_numbers = [of](const py::object& value, const char* name) {
+    const Where where{of, name, "tuple[int, int] | None"};
+    std::vector<std::int64_t> numbers = convert_list<std::int64_t>(value, where);
+    if (numbers.size() != 2) refuse(where, value);
+    return numbers;
+  };
+  const bool on_gpu = data.gpu >= 0;
+  if (!given.dl_device.is_none()) {
+    const Shape own = {on_gpu ? dlpack::kCuda : dlpack::kCpu, on_gpu ? data.gpu : 0};
+    if (const Shape device = two_numbers(given.dl_device, "dl_device"); device != own) {
+      throw py::buffer_error(subject + "expected its own device for dl_device but got " +
+                             to_string(device));
+    }
   }
-  if (!copy.is_none() && py::cast<bool>(copy)) {
+  if (!given.copy.is_none() && to_bool(given.copy, {of, "copy", "bool | None"})) {
     throw py::buffer_error(subject + "expected copy=False, because a view is handed out");
   }
-  const auto number =
-      stream.is_none() ? std::int64_t{1} : to_integer(stream, {"MLCTensorData", "stream", "int"});
-  if (data.gpu >= 0 && (number == 0 || number < -1)) {
+  const auto stream =
+      given.stream.is_none() ? std::int64_t{1} : to_integer(given.stream, {of, "stream", "int"});
+  if (on_gpu && (stream == 0 || stream < -1)) {
     throw py::buffer_error(subject +
                            "expected a stream of None, -1, 1, 2 or a stream's address but got " +
-                           std::to_string(number));
-  }
-  if (data.gpu >= 0 && number != -1) {
-    const ReleasedGil released;
-    Device::gpu(data.gpu).order_before(static_cast<std::uintptr_t>(number));
+                           std::to_string(stream));
   }
   const bool versioned =
-      !max_version.is_none() && py::cast<int>(py::cast<py::tuple>(max_version)[0]) >= 1;
+      !given.max_version.is_none() && two_numbers(given.max_version, "max_version")[0] >= 1;
+  if (on_gpu && stream != -1) {
+    const ReleasedGil released;
+    Device::gpu(data.gpu).order_before(static_cast<std::uintptr_t>(stream));
+  }
   return versioned ? exported<dlpack::VersionedTensor>(data)
                    : exported<dlpack::ManagedTensor>(data);
 }

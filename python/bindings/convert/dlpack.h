@@ -29,11 +29,16 @@ ForeignArray foreign_array(pybind11::handle value, const std::string& subject);
 // What __dlpack__ takes.
 constexpr const char* kDlpackForm =
     "stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None";
-// What it answers: a capsule over the data, which it keeps alive. `stream` is DLPack's: on
-// a GPU that stream waits for all work before. Raises BufferError.
-pybind11::object dlpack_capsule(const TensorData& data, const pybind11::object& stream,
-                                const pybind11::object& max_version,
-                                const pybind11::object& dl_device, const pybind11::object& copy);
+struct DlpackArguments {
+  pybind11::object stream;
+  pybind11::object max_version;
+  pybind11::object dl_device;
+  pybind11::object copy;
+};
+// What it answers for an object of this class: a capsule over the data, which it keeps alive.
+// `stream` is DLPack's: on a GPU that stream waits for all work before. Raises BufferError.
+pybind11::object dlpack_capsule(const TensorData& data, const char* of,
+                                const DlpackArguments& given);
 // (type, index), what __dlpack_device__ answers.
 pybind11::typing::Tuple<int, int> dlpack_device(const TensorData& data);
 

@@ -34,6 +34,8 @@ struct Array {
 // In a capsule "dltensor".
 struct ManagedTensor {
   static constexpr const char* kName = "dltensor";
+  static constexpr const char* kUsed = "used_dltensor";
+  static constexpr const char* kOwned = "traingraph.dltensor";  // of our own capsule
   Array array;
   void* context;
   void (*deleter)(ManagedTensor*);
@@ -42,6 +44,8 @@ struct ManagedTensor {
 // In a capsule "dltensor_versioned".
 struct VersionedTensor {
   static constexpr const char* kName = "dltensor_versioned";
+  static constexpr const char* kUsed = "used_dltensor_versioned";
+  static constexpr const char* kOwned = "traingraph.dltensor_versioned";
   std::uint32_t major;
   std::uint32_t minor;
   void* context;

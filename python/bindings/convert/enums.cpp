@@ -3,7 +3,7 @@
 #include "convert/enums.h"
 
 #include <algorithm>
-#include <cctype>
+#include <charconv>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -15,6 +15,18 @@
 namespace traingraph::python {
 
 std::string type_name(py::handle value) { return Py_TYPE(value.ptr())->tp_name; }
+
+// Not its __name__, which a metaclass of the program's may answer.
+std::string class_name(PyObject* type) {
+  const std::string name = reinterpret_cast<PyTypeObject*>(type)->tp_name;
+  return name.substr(name.rfind('.') + 1);
+}
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
 
 namespace {
 
@@ -47,7 +59,8 @@ std::vector<EnumCase> cases_of(std::string_view text) {
     }
     long value = cases.empty() ? 0 : cases.back().value + 1;
     if (const std::size_t equals = name.find(" = "); equals != std::string::npos) {
-      value = std::stol(name.substr(equals + 3));
+      const char* const digits = name.data() + equals + 3;
+      std::from_chars(digits, name.data() + name.size(), value);
       name.resize(equals);
     }
     cases.push_back({name, value, description});
@@ -55,25 +68,19 @@ std::vector<EnumCase> cases_of(std::string_view text) {
   return cases;
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(), [](unsigned char c) { return std::tolower(c); });
-  return result;
-}
-
 // '"none", "sum", "mean"'
 std::string choices(const Registered& entry) {
   std::string list;
   for (const EnumCase& item : entry.cases) {
-    list += (list.empty() ? "\"" : ", \"") + lower(item.name) + "\"";
+    list += (list.empty() ? "\"" : ", \"") + lower_case(item.name) + "\"";
   }
   return list;
 }
 
 bool lookup(const Registered& entry, std::string_view text, long& value) {
-  const std::string wanted = lower(text);
+  const std::string wanted = lower_case(text);
   const auto found = std::ranges::find_if(
-      entry.cases, [&wanted](const EnumCase& item) { return lower(item.name) == wanted; });
+      entry.cases, [&wanted](const EnumCase& item) { return lower_case(item.name) == wanted; });
   if (found == entry.cases.end()) return false;
   value = found->value;
   return true;
@@ -100,7 +107,7 @@ long from_text(const Registered& entry, const std::string& text) {
 bool from_numpy(py::handle value, long& result) {
   try {
     const py::object dtype = py::module_::import("numpy").attr("dtype")(value);
-    const auto name = py::cast<std::string>(dtype.attr("name"));
+    const std::string name = printable(dtype.attr("name"));
     return enum_lookup("MLCDataType", name == "bool" ? "boolean" : name, result);
   } catch (py::error_already_set&) {
     return false;
@@ -142,33 +149,30 @@ py::object enum_member(const char* type, long value) {
 long enum_value(const char* type, py::handle value) {
   const Registered& entry = find(type);
   const EnumRow& row = *entry.row;
-  if (reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == entry.type) {
-    const long result = PyLong_AsLong(value.ptr());
-    if (row.is_set && (result & ~entry.all) != 0) {
+  const auto is_known = [&](long one) {
+    return row.is_set ? (one & ~entry.all) == 0
+                      : std::ranges::find(entry.cases, one, &EnumCase::value) != entry.cases.end();
+  };
+  const bool is_member = reinterpret_cast<PyObject*>(Py_TYPE(value.ptr())) == entry.type;
+  // Exact: booleans and members of other enumerations are numbers too, but never what was meant.
+  if (is_member || PyLong_CheckExact(value.ptr())) {
+    int overflow = 0;
+    const long result = PyLong_AsLongAndOverflow(value.ptr(), &overflow);
+    if (overflow == 0 && is_known(result)) return result;
+    // int.__new__ makes objects of the class that are no members.
+    if (is_member && row.is_set && overflow == 0) {
       throw InvalidArgument("[" + row.name + "] expected " + choices(entry) +
                             " but got the unknown bits " + std::to_string(result & ~entry.all));
     }
-    return result;
+    throw InvalidArgument("[" + row.name + "] expected one of " + choices(entry) +
+                          " but got the raw value " + printable(value));
   }
   const bool is_data_type = entry.type == enum_class("MLCDataType").ptr();
   long result = 0;
-  if (py::isinstance<py::str>(value)) {
+  if (PyUnicode_Check(value.ptr())) {
     const std::string text = printable(value);
     return is_data_type && text == "bool" ? static_cast<long>(DataType::kBoolean)
                                           : from_text(entry, text);
-  }
-  // Exact: booleans and members of other enumerations are numbers too, but never what was meant.
-  if (PyLong_CheckExact(value.ptr())) {
-    result = PyLong_AsLong(value.ptr());
-    const bool known =
-        row.is_set ? (result & ~entry.all) == 0
-                   : std::ranges::find(entry.cases, result, &EnumCase::value) != entry.cases.end();
-    if (!known || PyErr_Occurred() != nullptr) {
-      PyErr_Clear();
-      throw InvalidArgument("[" + row.name + "] expected one of " + choices(entry) +
-                            " but got the raw value " + py::cast<std::string>(py::str(value)));
-    }
-    return result;
   }
   if (is_data_type && !value.is_none() && from_numpy(value, result)) {
     return result;

@@ -4,6 +4,9 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+#include <string_view>
+
 #include <traingraph/traingraph.h>
 
 namespace traingraph::python {
@@ -42,8 +45,11 @@ TRAINGRAPH_ENUM(SoftmaxOperation, "MLCSoftmaxOperation");
 template <typename E>
 concept BoundEnum = requires { EnumName<E>::text; };
 
-// The name of a value's class, for messages.
+// The name of a value's class, for messages, and that of a class, without its module.
 std::string type_name(pybind11::handle value);
+std::string class_name(PyObject* type);
+// In lower case by ASCII alone: in some locales "I" is the upper case of another letter.
+std::string lower_case(std::string_view text);
 // The raw value of a member, its name or its number. TypeError or ValueError list the right ones.
 long enum_value(const char* type, pybind11::handle value);
 pybind11::object enum_member(const char* type, long value);

@@ -49,11 +49,29 @@ DataType declared_type(std::string_view name, const NamedTensors& declared, cons
                         std::string(name) + "'");
 }
 
+// Whether the data is that of these arrays, as they are now. No Python code runs meanwhile, so that
+// what the dictionary lends stays.
+bool is_of(const NamedData& data, const py::dict& items) {
+  if (data.size() != items.size()) return false;
+  auto known = data.begin();
+  for (const auto& [key, value] : items) {
+    const auto& [name, array] = *known++;
+    Py_ssize_t size = 0;
+    const char* const text =
+        PyUnicode_Check(key.ptr()) ? PyUnicode_AsUTF8AndSize(key.ptr(), &size) : nullptr;
+    if (text == nullptr) PyErr_Clear();
+    const std::string_view given(text == nullptr ? "" : text, static_cast<std::size_t>(size));
+    if (text == nullptr || given != name || !is_of_array(array, value)) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 NamedTensors named_tensors(py::handle dictionary, const Where& where) {
   NamedTensors result;
-  for (const auto& [key, value] : dict_of(dictionary, where.subject.c_str(), where.name.c_str())) {
+  const py::dict items = dict_of(dictionary, where.subject.c_str(), where.name.c_str());
+  for (const auto& [key, value] : items_of(items)) {
     result.emplace_back(text_of(key, where.subject.c_str(), where.name.c_str()),
                         convert<TensorPtr>(value, {where.subject, where.name, "MLCTensor values"}));
   }
@@ -62,10 +80,9 @@ NamedTensors named_tensors(py::handle dictionary, const Where& where) {
 
 NamedData named_data(py::handle dictionary, const NamedTensors& declared, const char* subject,
                      const char* argument, const char* role, Access access) {
-  const py::dict items = dict_of(dictionary, subject, argument);
+  const DictItems items = items_of(dict_of(dictionary, subject, argument));
   NamedData result;
   result.reserve(items.size());
-  // Converting an array may run Python code, which must not change what is walked.
   for (const auto& [key, value] : items) {
     const std::string_view name = text_of(key, subject, argument);
     const DataType type = declared_type(name, declared, subject, argument);
@@ -79,8 +96,9 @@ NamedData named_data(py::handle dictionary, const NamedTensors& declared, const 
 void renew_data(NamedData& data, py::handle dictionary, const NamedTensors& declared,
                 const char* subject, const char* argument, const char* role) {
   const py::dict items = dict_of(dictionary, subject, argument);
+  if (is_of(data, items)) return;
   std::size_t count = 0;
-  for (const auto& [key, value] : items) {
+  for (const auto& [key, value] : items_of(items)) {
     const std::string_view name = text_of(key, subject, argument);
     if (count == data.size()) data.emplace_back();
     auto& [known, array] = data[count++];

@@ -22,6 +22,21 @@ const py::detail::PyArrayDescr1_Proxy* descriptor(py::handle array) {
   return py::detail::array_descriptor1_proxy(array_proxy(array.ptr())->descr);
 }
 
+// bfloat16 is a type of the ml_dtypes package with a number of its own. Told without calls, which
+// could let other threads run.
+bool is_bfloat16(const py::detail::PyArrayDescr1_Proxy& dtype) {
+  constexpr int kFirstOfUsers = 256;
+  return dtype.type_num >= kFirstOfUsers && class_name(dtype.typeobj) == "bfloat16";
+}
+
+py::object from_any(py::handle value, const py::dtype* type, int flags) {
+  PyObject* const descr = type != nullptr ? py::object(*type).release().ptr() : nullptr;
+  auto array = py::reinterpret_steal<py::object>(npy_api::get().PyArray_FromAny_(
+      value.ptr(), descr, 0, 0, flags | npy_api::NPY_ARRAY_ENSUREARRAY_, nullptr));
+  if (!array) throw py::error_already_set();
+  return array;
+}
+
 }  // namespace
 
 char kind_of(py::handle array) { return descriptor(array)->kind; }
@@ -30,8 +45,12 @@ bool is_array(py::handle value) {
   return PyObject_TypeCheck(value.ptr(), npy_api::get().PyArray_Type_) != 0;
 }
 
-std::string dtype_name(py::handle array) {
-  return py::cast<std::string>(py::str(array.attr("dtype")));
+std::string dtype_name(py::handle array) { return printable(array_proxy(array.ptr())->descr); }
+
+py::object plain_array(py::handle value) { return from_any(value, nullptr, 0); }
+
+py::object dense_array(py::handle value, const py::dtype& type) {
+  return from_any(value, &type, kInPlace | npy_api::NPY_ARRAY_FORCECAST_);
 }
 
 DataType data_type_of(py::handle array) {
@@ -61,9 +80,7 @@ DataType data_type_of(py::handle array) {
     default:
       break;
   }
-  // bfloat16 is a type of the ml_dtypes package with a number of its own.
-  return dtype->kind == 'V' && dtype_name(array) == "bfloat16" ? DataType::kBFloat16
-                                                               : DataType::kInvalid;
+  return is_bfloat16(*dtype) ? DataType::kBFloat16 : DataType::kInvalid;
 }
 
 TensorData typed(py::handle array, DataType type) {

@@ -13,6 +13,11 @@ bool is_array(pybind11::handle value);
 std::string dtype_name(pybind11::handle array);
 // NumPy's letter of its kind of numbers.
 char kind_of(pybind11::handle array);
+// An array of NumPy's own class over what offers one, and one of this type in memory of its own
+// where the elements are not of it or have gaps. NumPy reads an array itself here: methods of a
+// class that is derived from it are the program's, and may give anything.
+pybind11::object plain_array(pybind11::handle value);
+pybind11::object dense_array(pybind11::handle value, const pybind11::dtype& type);
 // The type of native elements, kInvalid for any other.
 DataType data_type_of(pybind11::handle array);
 // Whether its memory can be used as it is, for elements of this type.

@@ -10,13 +10,21 @@ namespace traingraph::python {
 
 std::string to_path(py::handle value, const Where& where) {
   try {
-    return py::cast<std::string>(py::module_::import("os").attr("fsencode")(value));
+    const auto path = py::reinterpret_steal<py::object>(PyOS_FSPath(value.ptr()));
+    if (!path) throw py::error_already_set();
+    // Not by the methods of a class of text, which may be the program's.
+    const auto bytes =
+        PyUnicode_Check(path.ptr())
+            ? py::reinterpret_steal<py::object>(PyUnicode_EncodeFSDefault(path.ptr()))
+            : path;
+    if (!bytes) throw py::error_already_set();
+    return {PyBytes_AS_STRING(bytes.ptr()),
+            static_cast<std::size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
   } catch (const py::error_already_set& error) {
     if (error.matches(PyExc_TypeError)) refuse(where, value);
     if (!error.matches(PyExc_UnicodeError)) throw;
     throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                          " in the file system's encoding but got " +
-                          py::cast<std::string>(py::repr(value)));
+                          " in the file system's encoding but got " + printable_ascii(value));
   }
 }
 
@@ -35,7 +43,8 @@ NamedData from_arrays(py::handle dictionary, const Where& where,
   }
   const std::string subject = "[" + where.subject + "] ";
   NamedData result, own;
-  for (const auto& [key, value] : py::dict(py::reinterpret_borrow<py::object>(dictionary))) {
+  const py::dict arrays(py::reinterpret_borrow<py::object>(dictionary));
+  for (const auto& [key, value] : items_of(arrays)) {
     if (!py::isinstance<py::str>(key)) {
       throw py::type_error(subject + "expected names as keys of " + where.name + " but got '" +
                            Py_TYPE(key.ptr())->tp_name + "'");
@@ -52,14 +61,14 @@ NamedData from_arrays(py::handle dictionary, const Where& where,
     }
     // Dense, aligned and in this machine's byte order. Floats of 16 bits, which no state has, widen
     // exactly, whoever made them; any other type stays what it is.
-    py::object array = any_array(value, target);
-    array =
-        array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="), py::arg("order") = "C");
-    const DataType type = data_type_of(array);
+    const py::object array = any_array(value, target);
+    const py::dtype native(array.attr("dtype").attr("newbyteorder")("="));
+    py::object dense = dense_array(array.attr("copy")(), native);
+    const DataType type = data_type_of(dense);
     if (type == DataType::kFloat16 || type == DataType::kBFloat16) {
-      array = array.attr("astype")("float32");
+      dense = dense_array(dense, py::dtype::of<float>());
     }
-    result.emplace_back(name, parameter_data(array, DataType::kInvalid, target));
+    result.emplace_back(name, parameter_data(dense, DataType::kInvalid, target));
   }
   return result;
 }

@@ -1,7 +1,6 @@
 // Binds MLCDevice and MLCPlatform (random seed, number of threads), and converts names and device
 // types to devices.
 #include <algorithm>
-#include <cctype>
 #include <limits>
 
 #include "bindings.h"
@@ -27,9 +26,7 @@ Device warned(Device device) {
 
 Device to_device(py::handle value, const Where& where) {
   if (py::isinstance<py::str>(value)) {
-    std::string text = to_text(value, {"MLCDevice", "a name", "str"});
-    std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-    return warned(Device::named(text));
+    return warned(Device::named(lower_case(to_text(value, {"MLCDevice", "a name", "str"}))));
   }
   if (py::isinstance<Device>(value)) {
     return py::cast<Device>(value);

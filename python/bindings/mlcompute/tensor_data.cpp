@@ -35,7 +35,8 @@ void bind_tensor_data(py::module_& module) {
       "The memory as a DLPack capsule, which keeps it alive; on a GPU the stream waits for all "
       "work before. Errors: BufferError.",
       [](const TensorData& self, const Arguments& a) {
-        return dlpack_capsule(self, a["stream"], a["max_version"], a["dl_device"], a["copy"]);
+        return dlpack_capsule(self, "MLCTensorData",
+                              {a["stream"], a["max_version"], a["dl_device"], a["copy"]});
       },
       Signature::Kind::kKeywordMethod);
 }

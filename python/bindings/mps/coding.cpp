@@ -50,8 +50,7 @@ mps::CodedValue coded_below(int depth, py::handle value) {
     int overflow = 0;
     const long long number = PyLong_AsLongLongAndOverflow(value.ptr(), &overflow);
     if (overflow == 0) return static_cast<std::int64_t>(number);
-    throw InvalidArgument("expected a whole number of 64 bits but got " +
-                          py::cast<std::string>(py::str(value)));
+    throw InvalidArgument("expected a whole number of 64 bits but got " + printable(value));
   }
   if (py::isinstance<py::float_>(value)) return py::cast<double>(value);
   if (py::isinstance<py::str>(value)) return coded_text(value);
@@ -62,10 +61,10 @@ mps::CodedValue coded_below(int depth, py::handle value) {
   }
   if (!py::isinstance<py::dict>(value)) {
     throw InvalidArgument("expected numbers, texts, lists or dictionaries but got " +
-                          py::cast<std::string>(py::type::of(value).attr("__name__")));
+                          class_of(value));
   }
   mps::CodedValue::Entries entries;
-  for (const auto& [name, one] : py::reinterpret_borrow<py::dict>(value)) {
+  for (const auto& [name, one] : items_of(py::reinterpret_borrow<py::dict>(value))) {
     entries.push_back({coded_text(py::str(name)), coded_below(depth + 1, one)});
   }
   return entries;
@@ -165,7 +164,7 @@ void bind_mps_coding(py::module_& module) {
   def_function(module, "_archive", "bytes", {"kind: str, values: dict[str, Any]"}, "",
                [](const Arguments& given) {
                  mps::KeyedArchiver archiver;
-                 for (const auto& [key, value] : given.get<py::dict>("values")) {
+                 for (const auto& [key, value] : items_of(given.get<py::dict>("values"))) {
                    archiver.encode(to_coded(value), coded_text(key));
                  }
                  return py::bytes(archiver.archive(given.get<std::string>("kind")));

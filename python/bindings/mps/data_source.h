@@ -33,7 +33,7 @@ class UserSource : public Base {
   std::string label() const override {
     const HeldGil held;
     const py::object value = answer("label");
-    return value.is_none() ? "" : py::cast<std::string>(py::str(value));
+    return value.is_none() ? "" : printable(value);
   }
   py::object object() const { return shared_object(kept_); }
   void visit_owned(OwnershipVisitor& visitor) const override { visitor(kept_); }

@@ -2,6 +2,7 @@
 #include <pybind11/numpy.h>
 
 #include "convert/data.h"
+#include "convert/numpy_arrays.h"
 #include "mps/encoding.h"
 #include "mps/mps_bindings.h"
 
@@ -59,18 +60,17 @@ TensorData elements(const Image& self, const py::object& value, const Target& ta
   if (whole == 0) return load(value, data_type(self.descriptor().channel_format), target);
   if (whole == 1) return load(value, DataType::kUInt8, target);
   // Bytes of numbers that no tensor has.
-  const py::module_ numpy = py::module_::import("numpy");
-  if (!py::isinstance(value, numpy.attr("ndarray"))) return load(value, DataType::kUInt8, target);
-  if (const py::object type = value.attr("dtype"); !type.equal(numpy.attr("dtype")("uint16"))) {
+  if (!is_array(value)) return load(value, DataType::kUInt8, target);
+  const py::object array = any_array(value, target);
+  if (!py::object(array.attr("dtype")).equal(py::dtype("uint16"))) {
     throw DataTypeError("[" + std::string(target.subject) +
-                        "] expected an array of uint16 but got " +
-                        py::cast<std::string>(py::str(value.attr("dtype"))));
+                        "] expected an array of uint16 but got " + dtype_name(array));
   }
-  if (!py::cast<bool>(value.attr("flags").attr("c_contiguous"))) {
+  if (!py::cast<bool>(array.attr("flags").attr("c_contiguous"))) {
     throw InvalidArgument("[" + std::string(target.subject) +
                           "] expected an array without gaps but got one with strides");
   }
-  return load(value.attr("reshape")(-1).attr("view")("uint8"), DataType::kUInt8, target);
+  return load(array.attr("reshape")(-1).attr("view")("uint8"), DataType::kUInt8, target);
 }
 
 void write(Image& self, const Arguments& arguments) {

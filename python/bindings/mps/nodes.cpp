@@ -78,13 +78,12 @@ void remember_node_types() {
 void keep_arguments(const std::any& made, const Arguments& arguments) {
   // What the caller may still change is kept as it is now.
   py::dict kept;
-  for (const auto& [name, value] : arguments.all()) {
-    const std::string type = py::cast<std::string>(py::type::of(value).attr("__name__"));
+  for (const auto& [name, value] : items_of(arguments.all())) {
+    const std::string type = class_of(value);
     if (py::isinstance<py::list>(value)) {
       kept[name] = py::tuple(py::reinterpret_borrow<py::object>(value));
     } else {
-      kept[name] = type.ends_with("Descriptor") ? value.attr("copy")()
-                                                : py::reinterpret_borrow<py::object>(value);
+      kept[name] = type.ends_with("Descriptor") ? value.attr("copy")() : value;
     }
   }
   std::any_cast<const NNFilterNodePtr&>(made)->made_of = share(std::move(kept));

@@ -41,7 +41,8 @@ void def_source(Class& cls) {
 
 void bind_weights(py::module_& module) {
   using Self = ConvolutionOfArrays;
-  auto cls = BoundClass<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays");
+  auto cls =
+      BoundClass<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays", "Weights in arrays.");
   def_source(cls);
   const auto type = [](const Self& self) {
     return py::dtype(self.data_type() == DataType::kFloat64 ? "float64" : "float32");
@@ -97,13 +98,15 @@ py::object from_convolution_descriptor(const mps::CNNConvolutionDescriptor& desc
 void bind_mps_stored_sources(py::module_& module) {
   bind_weights(module);
   using Batch = BatchNormalizationOfArrays;
-  auto batch = BoundClass<Batch, std::shared_ptr<Batch>>(module, "_BatchNormalizationOfArrays");
+  auto batch = BoundClass<Batch, std::shared_ptr<Batch>>(module, "_BatchNormalizationOfArrays",
+                                                         "Numbers in arrays.");
   def_normalization(batch);
   def_channels(batch, "mean", &Batch::mean);
   def_channels(batch, "variance", &Batch::variance);
   batch.def("number_of_feature_channels", &Batch::number_of_feature_channels);
   using Group = GroupNormalizationOfArrays;
-  auto group = BoundClass<Group, std::shared_ptr<Group>>(module, "_GroupNormalizationOfArrays");
+  auto group = BoundClass<Group, std::shared_ptr<Group>>(module, "_GroupNormalizationOfArrays",
+                                                         "Numbers in arrays.");
   def_normalization(group);
   group.def_property_readonly("number_of_feature_channels", &Group::number_of_feature_channels);
   group.def_property_readonly("number_of_groups", &Group::number_of_groups);
