@@ -316,6 +316,36 @@ def test_folders_of_sources_hold_few_files() -> None:
     assert not crowded
 
 
+# --- locales -------------------------------------------------------------------------------------
+
+# Functions of C and C++ that read or write in another way under another locale. Integers and texts
+# alone are the same everywhere.
+BY_LOCALE = re.compile(
+    r"\b(?:(?:to|is)(?:w?lower|w?upper)|isw?(?:alpha|alnum|digit|xdigit|space|blank|punct|print|graph)"
+    r"|strto(?:f|d|ld)|ato(?:f|i|l|ll)|sto(?:f|d|ld|i|l|ll|ul|ull)|[a-z]*(?:printf|scanf)"
+    r"|str(?:coll|xfrm|ftime)|setlocale|[io]?stringstream|wstring_convert|regex|put_time)\b"
+)
+# What writes and reads numbers for all others, and lines without any number.
+KNOWS_LOCALES = {
+    "cpp/src/ir/number_text.cpp": {"strtod", "snprintf", "stoi", "stoull"},
+    "cpp/src/ir/number_text.h": {"ostringstream"},
+    "cpp/src/nn/layer_block.h": {"ostringstream"},
+    "cpp/src/runtime/files/verification.cpp": {"istringstream"},
+    "cpp/src/runtime/plugin.cpp": {"istringstream"},
+    "cpp/src/runtime/table_backend.h": {"fprintf"},
+}
+
+
+def test_no_source_asks_the_locale() -> None:
+    found = collections.defaultdict(set)
+    for path in tracked():
+        if path.suffix in SOURCE_FILES and relative(path).startswith(SOURCES):
+            code = re.sub(r'//.*|"(?:[^"\\\n]|\\.)*"|#\s*include.*', "", path.read_text())
+            for name in BY_LOCALE.findall(code):
+                found[relative(path)].add(name)
+    assert found == KNOWS_LOCALES
+
+
 # --- names of backends ---------------------------------------------------------------------------
 
 # The table of device names, the list of backends that are built in, and Apple's functions of

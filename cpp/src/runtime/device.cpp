@@ -1,7 +1,6 @@
 // `Device` by name, index or UUID, and what the platform says about GPUs.
 #include <traingraph/device.h>
 
-#include <cctype>
 #include <charconv>
 
 #include <traingraph/errors.h>
@@ -35,8 +34,9 @@ bool is_chosen(const char* name) {
   return backend != nullptr && backend->available().yes && Platform::is_verified(name);
 }
 
+// By ASCII alone, which no locale changes.
 std::string lowered(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  for (char& c : text) c = 'A' <= c && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   return text;
 }
 

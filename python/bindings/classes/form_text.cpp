@@ -2,7 +2,6 @@
 // modules.
 #include "classes/form_text.h"
 
-#include <cctype>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -31,7 +30,10 @@ constexpr std::pair<const char*, const char*> kModules[] = {{"Any", "typing."},
 }  // namespace
 
 std::string with_modules(std::string text) {
-  const auto is_part = [](char c) { return std::isalnum(c) != 0 || c == '_' || c == '.'; };
+  const auto is_part = [](char c) {
+    const bool is_letter = ('a' <= c && c <= 'z') || ('A' <= c && c <= 'Z');
+    return is_letter || ('0' <= c && c <= '9') || c == '_' || c == '.';
+  };
   for (const auto& [name, module] : kModules) {
     const std::size_t size = std::strlen(name);
     for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += size) {
