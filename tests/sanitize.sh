@@ -62,7 +62,7 @@ cp -r python/traingraph/. "$build/package/traingraph"
 # What a sanitizer writes must not be caught with what a test prints. Address-space layouts of recent kernels leave ThreadSanitizer no room.
 run=(setarch "$(uname -m)" -R env "PYTHONPATH=$PWD/$build/package" "LD_PRELOAD=$preload" "$python")
 if [[ $kind == fuzz ]]; then
-  exec "${run[@]}" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives,descriptors}.py "$@"
+  exec "${run[@]}" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives,descriptors,calls}.py "$@"
 fi
 if [ -n "${STRESS:-}" ]; then
   for count in 2 4; do

@@ -34,7 +34,7 @@ SHRINKING = 60
 """Seconds that a failing input may be made smaller for."""
 TESTS = Path(__file__).resolve().parents[1]
 # What targets share with the tests.
-sys.path[:0] = [str(TESTS / folder) for folder in ("fuzz", "mps", "checkpoint", "")]
+sys.path[:0] = [str(TESTS / folder) for folder in ("fuzz", "mps", "checkpoint", "python", "")]
 
 
 def work(target: Path, seconds: float, seed: int, kept: Path) -> None:

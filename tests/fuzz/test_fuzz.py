@@ -14,7 +14,7 @@ import signatures
 
 FUZZ = Path(__file__).parent
 DRIVER = FUZZ / "driver.py"
-TARGETS = ["checkpoints", "archives", "descriptors", "training_graphs", "mps_graphs"]
+TARGETS = ["checkpoints", "archives", "descriptors", "calls", "training_graphs", "mps_graphs"]
 
 
 def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:

@@ -6,6 +6,17 @@ from typing import Any
 
 import numpy as np
 
+# Words of pybind11, of C++, and of Python where an error was left behind.
+FOREIGN = [
+    "incompatible function arguments", "incompatible constructor arguments", "Invoked with",
+    "invalid or missing `self`", "No constructor defined", "Unable to cast", "Unable to convert",
+    "Unregistered type", "non-held", "bad_weak_ptr", "std::", "basic_string", "error set",
+]  # fmt: skip
+
+
+class OddError(Exception):
+    """What the code of these values raises."""
+
 
 class Lying(np.ndarray):
     """An array whose class answers what the elements are not."""
@@ -47,7 +58,7 @@ class Text(str):
         return 3
 
     def __str__(self) -> str:
-        raise RuntimeError("no text")
+        raise OddError("no text")
 
     __repr__ = __str__
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from odd_values import Nameless, Text, Undecided, closed, lying, released
+from odd_values import FOREIGN, Nameless, Text, Undecided, closed, lying, released
 
 import traingraph as tg
 from traingraph import _core, mps
@@ -47,12 +47,6 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield f"{name}.{part}", inner
 
 
-# pybind11's, and those of C++ and of Python's own calls of C.
-FOREIGN = [
-    "incompatible function arguments", "incompatible constructor arguments", "Invoked with",
-    "invalid or missing `self`", "No constructor defined", "Unable to cast", "Unable to convert",
-    "Unregistered type", "non-held", "bad_weak_ptr", "std::", "basic_string", "error set",
-]  # fmt: skip
 TYPES = (AttributeError, BufferError, LookupError, TypeError, ValueError, tg.Error)
 
 

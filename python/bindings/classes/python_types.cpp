@@ -1,6 +1,7 @@
 // Table of the value types: conversion to and from Python, annotations, and the text of a default.
 #include "classes/python_types.h"
 
+#include <algorithm>
 #include <charconv>
 #include <typeindex>
 #include <unordered_map>
@@ -53,7 +54,9 @@ std::vector<AnchorBox> to_anchor_boxes(py::handle value, const Where& where) {
                                          : py::object(py::list());
     read = dense_array(given, py::dtype("float32"));
   } catch (const py::error_already_set& error) {
-    if (!error.matches(PyExc_TypeError) && !error.matches(PyExc_ValueError)) throw;
+    // The last one where a list changes meanwhile.
+    PyObject* const kinds[] = {PyExc_TypeError, PyExc_ValueError, PyExc_RuntimeError};
+    if (std::ranges::none_of(kinds, [&](PyObject* kind) { return error.matches(kind); })) throw;
     refuse(where, value);
   }
   const auto numbers = py::cast<py::array_t<float, py::array::c_style>>(read);

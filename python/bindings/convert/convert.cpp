@@ -17,7 +17,7 @@ std::string uncalled(py::handle value) {
 
 // Where Python raised because the value is of another kind; what its own code raises goes on.
 [[noreturn]] void refuse_raised(const Where& where, py::handle value) {
-  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError}) {
+  for (PyObject* kind : {PyExc_TypeError, PyExc_ValueError, PyExc_NotImplementedError}) {
     if (PyErr_ExceptionMatches(kind) == 0) continue;
     PyErr_Clear();
     refuse(where, value);
@@ -183,6 +183,8 @@ std::vector<py::object> to_items(py::handle value, const Where& where) {
     items.push_back(std::move(item));
   }
   if (PyErr_Occurred() != nullptr) {
+    // One of several axes, or a released one.
+    if (PyMemoryView_Check(value.ptr())) refuse_raised(where, value);
     throw py::error_already_set();
   }
   return items;
