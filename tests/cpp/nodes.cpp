@@ -1,6 +1,7 @@
 // A graph of MPS nodes in this module's copy of the core: which states its data source is handed.
 #include <pybind11/stl.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class Watching final : public mps::CNNConvolutionDataSource {
     d.input_feature_channels = d.output_feature_channels = 1;
     return d;
   }
-  const void* weights() const override { return &weight_; }
+  mps::SourceNumbers weights() const override { return std::span(&weight_, 1); }
   std::shared_ptr<mps::CNNConvolutionWeightsAndBiasesState> update(
       mps::CommandBuffer&, const Gradient& gradient,
       const std::shared_ptr<mps::CNNConvolutionWeightsAndBiasesState>&) override {

@@ -41,6 +41,7 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_streams(module);
   traingraph::testing::bind_coding(module);
   traingraph::testing::bind_nodes(module);
+  traingraph::testing::bind_data_sources(module);
   traingraph::testing::bind_check_gradients(module);
   traingraph::testing::bind_locales(module);
 }

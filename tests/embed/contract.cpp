@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -245,7 +246,7 @@ void micro_batches_and_fit(const std::string& path) {
 class Zero final : public tg::mps::CNNConvolutionDataSource {
  public:
   tg::mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
-  const void* weights() const override { return &zero_; }
+  tg::mps::SourceNumbers weights() const override { return std::span(&zero_, 1); }
 
  private:
   float zero_ = 0;
@@ -308,8 +309,8 @@ class Trained final : public tg::mps::CNNConvolutionDataSource {
   using State = std::shared_ptr<tg::mps::CNNConvolutionWeightsAndBiasesState>;
   explicit Trained(const tg::mps::Device& device) : optimizer_(device, 0, false, rate()) {}
   tg::mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
-  const void* weights() const override { return &zero_; }
-  const void* bias_terms() const override { return &zero_; }
+  tg::mps::SourceNumbers weights() const override { return std::span(&zero_, 1); }
+  tg::mps::SourceNumbers bias_terms() const override { return std::span(&zero_, 1); }
   using CNNConvolutionDataSource::update;
   State update(tg::mps::CommandBuffer& buffer,
                const std::shared_ptr<tg::mps::CNNConvolutionGradientState>& gradient,

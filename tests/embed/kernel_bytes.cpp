@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -57,8 +58,8 @@ class NotebookOnReference final : public Notebook, public mps::DeviceProvider {
 class Line final : public mps::CNNConvolutionDataSource {
  public:
   mps::CNNConvolutionDescriptor descriptor() const override { return {}; }
-  const void* weights() const override { return &weight_; }
-  const void* bias_terms() const override { return &bias_; }
+  mps::SourceNumbers weights() const override { return std::span(&weight_, 1); }
+  mps::SourceNumbers bias_terms() const override { return std::span(&bias_, 1); }
   bool load() override { return ++loads != refused; }
   void purge() override { ++purges; }
   std::string label() const override { return "line"; }

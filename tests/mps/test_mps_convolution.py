@@ -235,7 +235,7 @@ def test_bad_weights():
     on = mps.MTLDevice(device="cpu")
     source = Weights(np.ones((1, 1, 1, 2), np.float32))
     source.sizes.input_feature_channels = 3
-    with pytest.raises(ValueError, match=r"weights\] expected 3 elements but got 2"):
+    with pytest.raises(ValueError, match=r"of weights \(1, 1, 1, 3\) but got 2"):
         mps.MPSCNNConvolution(device=on, weights=source)
     source.sizes.input_feature_channels = 2
     kernel = mps.MPSCNNConvolution(device=on, weights=source)

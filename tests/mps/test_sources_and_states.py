@@ -201,7 +201,7 @@ def test_another_source_of_weights():
     assert kernel.data_source is second
     np.testing.assert_array_equal(forward(device, None, x, kernel), forward(device, second, x))
     for bad in (arrays[0][:4], arrays[0].astype(np.float64)):
-        with pytest.raises(ValueError, match=r"float32 weights \(5, 3, 2, 3\) but got"):
+        with pytest.raises(ValueError, match=r"float32 weights \(5, 2, 3, 3\) but got"):
             kernel.reload_weights_and_biases(with_data_source=Weights(bad))
     np.testing.assert_array_equal(forward(device, None, x, kernel), forward(device, second, x))
 

@@ -26,8 +26,8 @@ class BatchNormalizationSource final
   explicit BatchNormalizationSource(const py::object& object)
       : UserNormalizationSource(object, "MPSCNNBatchNormalizationDataSource") {}
 
-  const float* mean() const override { return channels("mean"); }
-  const float* variance() const override { return channels("variance"); }
+  mps::SourceNumbers mean() const override { return channels("mean"); }
+  mps::SourceNumbers variance() const override { return channels("variance"); }
   GammaAndBeta update_gamma_and_beta(mps::CommandBuffer& buffer, const BatchState& state) override {
     return new_state<GammaAndBeta>("update_gamma_and_beta", kNewValues, buffer.shared_from_this(),
                                    state);

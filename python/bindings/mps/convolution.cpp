@@ -28,7 +28,8 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
 
   DataType data_type() const override {
     const HeldGil held;
-    return has("data_type") ? from_mps_data_type(answer("data_type")) : DataType::kFloat32;
+    type_ = has("data_type") ? from_mps_data_type(answer("data_type")) : DataType::kFloat32;
+    return type_;
   }
   CNNConvolutionDescriptor descriptor() const override {
     const HeldGil held;
@@ -38,19 +39,8 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
     }
     return py::cast<CNNConvolutionDescriptor>(value);
   }
-  const void* weights() const override {
-    const HeldGil held;
-    const CNNConvolutionDescriptor d = descriptor();
-    const std::int64_t count =
-        element_count({d.output_feature_channels, d.kernel_height, d.kernel_width,
-                       d.input_feature_channels / d.all_groups()});
-    return elements_of(object().attr("weights")(), data_type(), count, method("weights").c_str(),
-                       "weights", arrays_);
-  }
-  const void* bias_terms() const override {
-    const HeldGil held;
-    return elements("bias_terms", data_type(), descriptor().output_feature_channels);
-  }
+  mps::SourceNumbers weights() const override { return numbers("weights", type_); }
+  mps::SourceNumbers bias_terms() const override { return numbers("bias_terms", type_); }
   Weights update(mps::CommandBuffer& buffer, const Gradient& gradient,
                  const Weights& source) override {
     return new_state<Weights>("update", "MPSCNNConvolutionWeightsAndBiasesState | None",
@@ -62,6 +52,9 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   mps::CNNConvolutionDataSourcePtr copy(const mps::Device& device) override {
     return copied(device, to_convolution_source);
   }
+
+ private:
+  mutable DataType type_ = DataType::kFloat32;  // as it was told last; guarded by the GIL
 };
 
 }  // namespace
@@ -92,16 +85,12 @@ py::object to_mps_data_type(DataType type) {
   return enum_member("MPSDataType", (is_known ? known : kElementTypes)->first);
 }
 
-const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
-                        const char* what, std::vector<py::object>& keeper) {
+mps::SourceNumbers elements_of(py::handle value, DataType type, const char* subject,
+                               const char* what) {
+  static constexpr float kNothing = 0;  // no numbers have no address, which would mean no array
   const TensorData data = readable_data(value, type, {subject, what, {}});
-  const std::size_t given = data.length / element_bytes(type);
-  if (given != static_cast<std::size_t>(count)) {
-    throw ShapeError("[" + std::string(subject) + "] expected " + std::to_string(count) +
-                     " elements but got " + std::to_string(given));
-  }
-  if (data.owner != nullptr) keeper.push_back(capsule_of(data.owner));
-  return data.bytes;
+  return {data.bytes == nullptr ? &kNothing : data.bytes, data.length / element_bytes(type), type,
+          data.owner};
 }
 
 }  // namespace traingraph::python

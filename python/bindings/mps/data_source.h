@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "convert/release.h"
 #include "mps/coding.h"
@@ -23,11 +22,10 @@ class UserSource : public Base {
 
   bool load() override {
     const HeldGil held;
-    return !has("load") || py::cast<bool>(object().attr("load")());
+    return !has("load") || to_bool(answer("load"), where("load", "result", "bool"));
   }
   void purge() override {
     const HeldGil held;
-    arrays_.clear();
     if (has("purge")) object().attr("purge")();
   }
   std::string label() const override {
@@ -68,10 +66,12 @@ class UserSource : public Base {
     const py::object result = answer(name, given...);
     return !result.is_none() && to_bool(result, where(name, "result", "bool | None"));
   }
-  const void* elements(const char* name, DataType type, std::int64_t count) const {
+  // It takes the GIL.
+  mps::SourceNumbers numbers(const char* name, DataType type) const {
+    const HeldGil held;
     const py::object value = answer(name);
-    if (value.is_none()) return nullptr;
-    return elements_of(value, type, count, method(name).c_str(), name, arrays_);
+    if (value.is_none()) return {};
+    return elements_of(value, type, method(name).c_str(), name);
   }
   std::string method(const char* name) const { return protocol_ + "." + name; }
   Where where(const char* name, const char* argument, const char* type) const {
@@ -80,7 +80,6 @@ class UserSource : public Base {
 
   std::shared_ptr<const void> kept_;
   std::string protocol_;
-  mutable std::vector<py::object> arrays_;  // while they are read
 };
 
 // Of numbers per channel.
@@ -91,8 +90,8 @@ class UserNormalizationSource : public UserSource<Base> {
   std::int64_t number_of_feature_channels() const override {
     return integer("number_of_feature_channels");
   }
-  const float* gamma() const override { return channels("gamma"); }
-  const float* beta() const override { return channels("beta"); }
+  mps::SourceNumbers gamma() const override { return channels("gamma"); }
+  mps::SourceNumbers beta() const override { return channels("beta"); }
   float epsilon() const override {
     const HeldGil held;
     const py::object value = this->answer("epsilon");
@@ -108,10 +107,8 @@ class UserNormalizationSource : public UserSource<Base> {
     if (PyCallable_Check(value.ptr()) != 0) value = value();
     return to_integer(value, {this->protocol_, name, "int"});
   }
-  const float* channels(const char* name) const {
-    const HeldGil held;
-    return static_cast<const float*>(
-        this->elements(name, DataType::kFloat32, number_of_feature_channels()));
+  mps::SourceNumbers channels(const char* name) const {
+    return this->numbers(name, DataType::kFloat32);
   }
 };
 

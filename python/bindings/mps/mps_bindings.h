@@ -95,10 +95,9 @@ py::object from_kernel(const mps::Kernel* kernel);
 // The user's object for a handle, or None.
 py::object from_handle(const mps::HandlePtr& handle);
 
-// Elements of a NumPy array or anything that offers one, in this type and as many; held by
-// `keeper`.
-const void* elements_of(py::handle value, DataType type, std::int64_t count, const char* subject,
-                        const char* what, std::vector<py::object>& keeper);
+// Elements of a NumPy array or anything that offers one, in this type, with their owner.
+mps::SourceNumbers elements_of(py::handle value, DataType type, const char* subject,
+                               const char* what);
 
 }  // namespace traingraph::python
 

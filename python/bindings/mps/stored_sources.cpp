@@ -22,10 +22,11 @@ const std::map<std::string, ValueType> kKinds = {
     {"MPSCNNGroupNormalization", {&typeid(mps::CNNGroupNormalizationDataSourcePtr)}}};
 
 // A view that cannot be written, of what `owner` holds; None where there is nothing.
-py::object view(const void* data, const py::dtype& type, std::vector<py::ssize_t> shape,
+py::object view(const mps::SourceNumbers& numbers, std::vector<py::ssize_t> shape,
                 const py::object& owner) {
-  if (data == nullptr) return py::none();
-  py::array array(type, std::move(shape), data, owner);
+  if (numbers.data == nullptr) return py::none();
+  const py::dtype type(numbers.data_type == DataType::kFloat64 ? "float64" : "float32");
+  py::array array(type, std::move(shape), numbers.data, owner);
   array.attr("setflags")(py::arg("write") = false);
   return array;
 }
@@ -44,33 +45,30 @@ void bind_weights(py::module_& module) {
   auto cls =
       BoundClass<Self, std::shared_ptr<Self>>(module, "_ConvolutionOfArrays", "Weights in arrays.");
   def_source(cls);
-  const auto type = [](const Self& self) {
-    return py::dtype(self.data_type() == DataType::kFloat64 ? "float64" : "float32");
-  };
   cls.def("data_type", [](const Self& self) { return to_mps_data_type(self.data_type()); });
   cls.def("descriptor", [](const Self& self) -> py::object {
     return from_convolution_descriptor(self.descriptor());
   });
-  cls.def("weights", [type](const py::object& object) {
+  cls.def("weights", [](const py::object& object) {
     const auto& self = py::cast<const Self&>(object);
     const mps::CNNConvolutionDescriptor d = self.descriptor();
-    return view(self.weights(), type(self),
+    return view(self.weights(),
                 {d.output_feature_channels, d.kernel_height, d.kernel_width,
                  d.input_feature_channels / d.all_groups()},
                 object);
   });
-  cls.def("bias_terms", [type](const py::object& object) {
+  cls.def("bias_terms", [](const py::object& object) {
     const auto& self = py::cast<const Self&>(object);
-    return view(self.bias_terms(), type(self), {self.descriptor().output_feature_channels}, object);
+    return view(self.bias_terms(), {self.descriptor().output_feature_channels}, object);
   });
 }
 
 template <typename Class>
-void def_channels(Class& cls, const char* name, const float* (Class::type::*read)() const) {
+void def_channels(Class& cls, const char* name, mps::SourceNumbers (Class::type::*read)() const) {
   using Self = typename Class::type;
   cls.def(name, [read](const py::object& object) {
     const auto& self = py::cast<const Self&>(object);
-    return view((self.*read)(), py::dtype("float32"), {self.number_of_feature_channels()}, object);
+    return view((self.*read)(), {self.number_of_feature_channels()}, object);
   });
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <traingraph/mps/neuron.h>
+#include <traingraph/mps/source_numbers.h>
 
 namespace traingraph::mps {
 
@@ -13,15 +14,16 @@ class CNNBatchNormalizationState;
 class CNNNormalizationGammaAndBetaState;
 class CNNNormalizationMeanAndVarianceState;
 
-// Where gamma, beta and the statistics of inference come from; arrays of (C).
+// Where gamma, beta and the statistics of inference come from: float32 (C), or none for factors and
+// variances of 1, terms and means of 0. Sizes are compared whenever a kernel loads.
 class TRAINGRAPH_API CNNBatchNormalizationDataSource {
  public:
   virtual ~CNNBatchNormalizationDataSource();
   virtual std::int64_t number_of_feature_channels() const = 0;
-  virtual const float* gamma() const = 0;
-  virtual const float* beta() const = 0;  // null: none
-  virtual const float* mean() const = 0;
-  virtual const float* variance() const = 0;
+  virtual SourceNumbers gamma() const = 0;
+  virtual SourceNumbers beta() const = 0;
+  virtual SourceNumbers mean() const = 0;
+  virtual SourceNumbers variance() const = 0;
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
@@ -140,9 +142,10 @@ class TRAINGRAPH_API CNNBatchNormalization final : public CNNKernel {
   void encode_batch(CommandBuffer& buffer, const ImageBatch& sources,
                     CNNBatchNormalizationState& state, const ImageBatch& destinations);
 
+  // Each raises ShapeError or DataTypeError where the source has other sizes than the kernel, or
+  // another type, and then changes nothing.
   void reload_gamma_and_beta_from_data_source();
   void reload_mean_and_variance_from_data_source();
-  // From another source, of as many channels.
   void reload(CNNBatchNormalizationDataSourcePtr source);
   void reload_gamma_and_beta(CommandBuffer& buffer, CNNNormalizationGammaAndBetaState& state);
   void reload_mean_and_variance(CommandBuffer& buffer, CNNNormalizationMeanAndVarianceState& state);
@@ -163,6 +166,7 @@ class TRAINGRAPH_API CNNBatchNormalization final : public CNNKernel {
               const ImageBatch& destinations) override;
 
  private:
+  void load(CNNBatchNormalizationDataSource& source, bool gamma_and_beta, bool mean_and_variance);
   void reload(CommandBuffer& buffer, const std::shared_ptr<Storage>& to,
               const std::shared_ptr<Buffer>& from, const char* what);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <traingraph/mps/neuron.h>
+#include <traingraph/mps/source_numbers.h>
 
 namespace traingraph::mps {
 
@@ -55,7 +56,9 @@ struct TRAINGRAPH_API CNNSubPixelConvolutionDescriptor : CNNConvolutionDescripto
 class CNNConvolutionGradientState;
 class CNNConvolutionWeightsAndBiasesState;
 
-// Where a convolution's weights come from. load() is called before anything is read, purge() after.
+// Where a convolution's weights come from. load() is called before numbers are read, purge() after.
+// A kernel asks for descriptor and type once whenever it loads. Sizes and types of what follows are
+// compared with these, and with the kernel's.
 class TRAINGRAPH_API CNNConvolutionDataSource {
  public:
   virtual ~CNNConvolutionDataSource();
@@ -63,9 +66,9 @@ class TRAINGRAPH_API CNNConvolutionDataSource {
   virtual DataType data_type() const { return DataType::kFloat32; }
   virtual CNNConvolutionDescriptor descriptor() const = 0;
   // (O, kernel_height, kernel_width, I / groups)
-  virtual const void* weights() const = 0;
-  // (O), or null: no biases, and none to train
-  virtual const void* bias_terms() const { return nullptr; }
+  virtual SourceNumbers weights() const = 0;
+  // (O), or none: no biases, and none to train
+  virtual SourceNumbers bias_terms() const { return {}; }
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
@@ -111,8 +114,9 @@ class TRAINGRAPH_API CNNConvolutionWeightsAndBiasesState final : public State {
 class TRAINGRAPH_API ConvolutionWeights {
  public:
   ConvolutionWeights(const Device& device, CNNConvolutionDataSourcePtr source, const char* kind);
+  // Both raise ShapeError or DataTypeError where the source's sizes or type are not those of these
+  // weights, and then change nothing.
   void load();
-  // From another source, of which the descriptor must say the same sizes.
   void load(CNNConvolutionDataSourcePtr other);
   // Raises ShapeError unless the state has the sizes of these weights.
   void check(const CNNConvolutionWeightsAndBiasesState& state, const std::string& who) const;
@@ -123,6 +127,12 @@ class TRAINGRAPH_API ConvolutionWeights {
   DataType data_type;
   std::shared_ptr<Storage> weights;
   std::shared_ptr<Storage> biases;  // zeros where the source has none
+
+ private:
+  // What a source of these sizes has, with the normalization of `theirs` folded in.
+  void read(CNNConvolutionDataSource& from, const CNNConvolutionDescriptor& theirs);
+
+  const char* kind_;
 };
 
 class CNNConvolution;

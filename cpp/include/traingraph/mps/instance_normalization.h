@@ -9,13 +9,14 @@
 
 namespace traingraph::mps {
 
-// Where gamma and beta come from; arrays of (C), or null for ones and zeros.
+// Where gamma and beta come from: float32 (C), or none for ones and zeros. Sizes are compared
+// whenever a kernel loads.
 class TRAINGRAPH_API CNNInstanceNormalizationDataSource {
  public:
   virtual ~CNNInstanceNormalizationDataSource();
   virtual std::int64_t number_of_feature_channels() const = 0;
-  virtual const float* gamma() const = 0;
-  virtual const float* beta() const = 0;
+  virtual SourceNumbers gamma() const = 0;
+  virtual SourceNumbers beta() const = 0;
   virtual bool load() { return true; }
   virtual void purge() {}
   virtual std::string label() const { return ""; }
@@ -86,8 +87,9 @@ class TRAINGRAPH_API CNNInstanceNormalization : public CNNKernel {
     visitor(source_);
   }
 
+  // Both raise ShapeError or DataTypeError where the source has other sizes than the kernel, or
+  // another type, and then change nothing.
   void reload_gamma_and_beta_from_data_source();
-  // Of another data source with as many channels.
   void reload_data_source(CNNInstanceNormalizationDataSourcePtr source);
   void reload_gamma_and_beta(CommandBuffer& buffer, CNNNormalizationGammaAndBetaState& state);
 
@@ -106,8 +108,12 @@ class TRAINGRAPH_API CNNInstanceNormalization : public CNNKernel {
   const char* state_kind() const override { return "MPSCNNInstanceNormalizationGradientState"; }
   bool has_state_per_image() const override { return true; }
   void add_operands(Recording& recording) const override;
+  // Raises ShapeError unless it has as many groups.
+  virtual void check_groups(const CNNInstanceNormalizationDataSource&) const {}
 
  private:
+  void load(CNNInstanceNormalizationDataSource& source, const std::string& who);
+
   CNNInstanceNormalizationDataSourcePtr source_;
   std::int64_t channels_ = 0;
   std::int64_t groups_ = 0;
@@ -124,6 +130,7 @@ class TRAINGRAPH_API CNNGroupNormalization final : public CNNInstanceNormalizati
  protected:
   StatePtr make_state(const ImageDescriptor& source, const CommandBuffer* on) const override;
   const char* state_kind() const override { return "MPSCNNGroupNormalizationGradientState"; }
+  void check_groups(const CNNInstanceNormalizationDataSource& source) const override;
 };
 
 // dx = (h - mean(h) - x^ mean(h x^)) / sqrt(variance + epsilon), h = gamma dy; gamma and beta's

@@ -84,9 +84,10 @@ class TRAINGRAPH_API Kernel : public std::enable_shared_from_this<Kernel> {
   template <class Source>
   void check_channels(const std::shared_ptr<Source>& source, std::int64_t channels) const {
     if (source == nullptr) refuse("expected a data source but got none");
-    if (source->number_of_feature_channels() == channels) return;
+    const std::int64_t got = source->number_of_feature_channels();
+    if (got == channels) return;
     refuse_shape("expected a data source of " + std::to_string(channels) + " channels but got " +
-                 std::to_string(source->number_of_feature_channels()));
+                 std::to_string(got));
   }
   // Sets which channels of a source are read, if that may be.
   void set_channels(ChannelRange& member, const ChannelRange& value) const;

@@ -28,6 +28,7 @@
 #include <traingraph/mps/rearrangement.h>
 #include <traingraph/mps/reduction.h>
 #include <traingraph/mps/softmax.h>
+#include <traingraph/mps/source_numbers.h>
 #include <traingraph/mps/state.h>
 #include <traingraph/mps/stored_sources.h>
 #include <traingraph/mps/unary_nodes.h>

@@ -22,11 +22,13 @@ class TRAINGRAPH_API ConvolutionOfArrays final : public CNNConvolutionDataSource
                       std::string label = "");
   DataType data_type() const override { return type_; }
   CNNConvolutionDescriptor descriptor() const override { return descriptor_; }
-  const void* weights() const override { return weights_.data(); }
-  const void* bias_terms() const override { return biases_.empty() ? nullptr : biases_.data(); }
+  SourceNumbers weights() const override { return numbers(weights_); }
+  SourceNumbers bias_terms() const override { return numbers(biases_); }
   std::string label() const override { return label_; }
 
  private:
+  SourceNumbers numbers(const std::vector<std::byte>& bytes) const;
+
   CNNConvolutionDescriptor descriptor_;
   DataType type_;
   std::vector<std::byte> weights_, biases_;
@@ -58,16 +60,13 @@ class NormalizationOfArrays : public Base {
     arrays_.check();
   }
   std::int64_t number_of_feature_channels() const override { return arrays_.channels; }
-  const float* gamma() const override { return numbers(arrays_.gamma); }
-  const float* beta() const override { return numbers(arrays_.beta); }
+  SourceNumbers gamma() const override { return arrays_.gamma; }
+  SourceNumbers beta() const override { return arrays_.beta; }
   float epsilon() const override { return arrays_.epsilon; }
   std::string label() const override { return arrays_.label; }
   const ChannelArrays& arrays() const { return arrays_; }
 
  protected:
-  static const float* numbers(const std::vector<float>& array) {
-    return array.empty() ? nullptr : array.data();
-  }
   ChannelArrays arrays_;
 };
 
@@ -83,11 +82,12 @@ class TRAINGRAPH_API BatchNormalizationOfArrays final
     : public NormalizationOfArrays<CNNBatchNormalizationDataSource> {
  public:
   using NormalizationOfArrays::NormalizationOfArrays;
-  const float* mean() const override { return numbers(arrays_.mean); }
-  const float* variance() const override { return numbers(arrays_.variance); }
+  SourceNumbers mean() const override { return arrays_.mean; }
+  SourceNumbers variance() const override { return arrays_.variance; }
 };
 
-// Raises InvalidArgument where the source refuses to load.
+// Each raises InvalidArgument where the source refuses to load, ShapeError or DataTypeError for
+// numbers that are not what the source says.
 TRAINGRAPH_API CodedValue coded(CNNConvolutionDataSource& source);
 TRAINGRAPH_API CodedValue coded(CNNBatchNormalizationDataSource& source);
 TRAINGRAPH_API CodedValue coded(CNNInstanceNormalizationDataSource& source);

@@ -11,6 +11,7 @@
 
 #include "mps/coding/coded_fields.h"
 #include "mps/kernels/convolution/convolution_weights.h"
+#include "mps/kernels/loaded_source.h"
 
 namespace traingraph::mps {
 namespace {
@@ -61,13 +62,19 @@ std::vector<std::byte> unpacked(std::string_view text) {
   return bytes;
 }
 
-// Nothing where there is no array.
-CodedValue packed(const void* array, std::size_t bytes) {
-  if (array == nullptr) return nullptr;
-  return packed(std::span(static_cast<const std::byte*>(array), bytes));
+constexpr const char* kArchiver = "NSKeyedArchiver";
+
+CodedValue packed(const SourceNumbers& numbers, const Shape& shape, DataType type,
+                  const char* what) {
+  check_numbers(numbers, shape, type, kArchiver, what);
+  return packed(
+      std::span(static_cast<const std::byte*>(numbers.data), numbers.count * element_bytes(type)));
 }
-CodedValue packed_numbers(const float* array, std::int64_t channels) {
-  return packed(array, static_cast<std::size_t>(channels) * sizeof(float));
+// Nothing where there is no array.
+CodedValue packed_if_there(const SourceNumbers& numbers, std::int64_t channels, DataType type,
+                           const char* what) {
+  if (numbers.data == nullptr) return nullptr;
+  return packed(numbers, {channels}, type, what);
 }
 
 std::vector<std::byte> bytes_of(const CodedValue& from, const char* name) {
@@ -94,11 +101,8 @@ std::vector<float> floats_of(const CodedValue& from, const char* name) {
 // What `read` gives between load() and purge(), and the label.
 template <class Source, class Read>
 CodedValue loaded(Source& source, Read read) {
-  if (!source.load()) {
-    throw InvalidArgument("[NSKeyedArchiver] expected a data source to load but it said no");
-  }
-  CodedValue::Entries entries = read();
-  source.purge();
+  CodedValue::Entries entries;
+  while_loaded(source, kArchiver, [&] { entries = read(); });
   const std::string label = source.label();
   entries.push_back({"label", label.empty() ? CodedValue() : CodedValue(label)});
   return entries;
@@ -138,17 +142,26 @@ void check_elements(const std::vector<std::byte>& bytes, DataType type,
 }
 
 template <class Source>
-CodedValue::Entries coded_arrays(const Source& source, CodedValue::Entries arrays) {
-  return {{"number_of_feature_channels", source.number_of_feature_channels()},
+using ReadNumbers = SourceNumbers (Source::*)() const;
+
+// Arrays that a normalization's source has, by name.
+template <class Source>
+CodedValue::Entries coded_arrays(
+    const Source& source,
+    std::initializer_list<std::pair<const char*, ReadNumbers<Source>>> reads) {
+  const std::int64_t channels = source.number_of_feature_channels();
+  CodedValue::Entries arrays;
+  for (const auto& [name, read] : reads) {
+    arrays.push_back({name, packed_if_there((source.*read)(), channels, DataType::kFloat32, name)});
+  }
+  return {{"number_of_feature_channels", channels},
           {"arrays", std::move(arrays)},
           {"epsilon", source.epsilon()}};
 }
 
-template <class Source>
-CodedValue::Entries gamma_and_beta(const Source& source) {
-  const std::int64_t channels = source.number_of_feature_channels();
-  return {{"gamma", packed_numbers(source.gamma(), channels)},
-          {"beta", packed_numbers(source.beta(), channels)}};
+CodedValue::Entries coded_gamma_and_beta(const CNNInstanceNormalizationDataSource& source) {
+  using Source = CNNInstanceNormalizationDataSource;
+  return coded_arrays<Source>(source, {{"gamma", &Source::gamma}, {"beta", &Source::beta}});
 }
 
 ChannelArrays decoded_arrays(const CodedValue& value) {
@@ -180,6 +193,11 @@ ConvolutionOfArrays::ConvolutionOfArrays(const CNNConvolutionDescriptor& descrip
   if (!biases_.empty()) check_elements(biases_, type, {d.output_feature_channels});
 }
 
+SourceNumbers ConvolutionOfArrays::numbers(const std::vector<std::byte>& bytes) const {
+  if (bytes.empty()) return {};
+  return {bytes.data(), bytes.size() / element_bytes(type_), type_};
+}
+
 void ChannelArrays::check() const {
   if (channels < 1 || channels > kMostChannels) {
     throw ShapeError("[normalization] expected from 1 to " + std::to_string(kMostChannels) +
@@ -197,35 +215,33 @@ CodedValue coded(CNNConvolutionDataSource& source) {
     const CNNConvolutionDescriptor d = source.descriptor();
     mps::check(d, "MPSCNNConvolution");
     const DataType type = source.data_type();
-    const std::size_t biases =
-        element_bytes(type) * static_cast<std::size_t>(d.output_feature_channels);
-    const auto each = static_cast<std::size_t>(element_count(
-        {d.kernel_height, d.kernel_width, d.input_feature_channels / d.all_groups()}));
+    check_weights_type(type, kArchiver);
     return {{"descriptor", coded_by_kind(d)},
             {"descriptor_class", kind_of(d)},
             {"data_type", name_of(type)},
-            {"weights", packed(source.weights(), biases * each)},
-            {"bias_terms", packed(source.bias_terms(), biases)}};
+            {"weights", packed(source.weights(), weights_in_order(d), type, "weights")},
+            {"bias_terms",
+             packed_if_there(source.bias_terms(), d.output_feature_channels, type, "bias terms")}};
   });
 }
 
 CodedValue coded(CNNBatchNormalizationDataSource& source) {
+  using Source = CNNBatchNormalizationDataSource;
   return loaded(source, [&source] {
-    const std::int64_t channels = source.number_of_feature_channels();
-    CodedValue::Entries arrays = gamma_and_beta(source);
-    arrays.push_back({"mean", packed_numbers(source.mean(), channels)});
-    arrays.push_back({"variance", packed_numbers(source.variance(), channels)});
-    return coded_arrays(source, std::move(arrays));
+    return coded_arrays<Source>(source, {{"gamma", &Source::gamma},
+                                         {"beta", &Source::beta},
+                                         {"mean", &Source::mean},
+                                         {"variance", &Source::variance}});
   });
 }
 
 CodedValue coded(CNNInstanceNormalizationDataSource& source) {
-  return loaded(source, [&source] { return coded_arrays(source, gamma_and_beta(source)); });
+  return loaded(source, [&source] { return coded_gamma_and_beta(source); });
 }
 
 CodedValue coded(CNNGroupNormalizationDataSource& source) {
   return loaded(source, [&source] {
-    CodedValue::Entries entries = coded_arrays(source, gamma_and_beta(source));
+    CodedValue::Entries entries = coded_gamma_and_beta(source);
     entries.push_back({"number_of_groups", source.number_of_groups()});
     return entries;
   });

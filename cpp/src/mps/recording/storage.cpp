@@ -114,13 +114,4 @@ void write_storage(Storage& storage, std::size_t offset, const void* from, std::
   }
 }
 
-void write_channels(Storage& storage, const float* values, float otherwise) {
-  if (values != nullptr) {
-    write_storage(storage, 0, values, storage.bytes());
-    return;
-  }
-  const std::vector<float> same(storage.bytes() / sizeof(float), otherwise);
-  write_storage(storage, 0, same.data(), storage.bytes());
-}
-
 }  // namespace traingraph::mps

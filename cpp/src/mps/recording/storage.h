@@ -115,7 +115,5 @@ void retype(Storage& storage, DataType type, const Shape& shape, const ir::Layou
 // Part of the bytes, behind all work that was committed before.
 void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t bytes);
 void write_storage(Storage& storage, std::size_t offset, const void* from, std::size_t bytes);
-// All of a float32 storage: these values, or where there are none the same one everywhere.
-void write_channels(Storage& storage, const float* values, float otherwise);
 
 }  // namespace traingraph::mps

@@ -10,6 +10,7 @@
 
 #include "ir/extents.h"
 #include "mps/kernels/forms.h"
+#include "mps/kernels/loaded_source.h"
 #include "ops/emit.h"
 
 namespace traingraph::mps {
@@ -51,6 +52,11 @@ void fold(const InferenceNormalization& n, std::vector<std::byte>& weights,
 Shape weights_shape(const CNNConvolutionDescriptor& d) {
   return {d.output_feature_channels, d.input_feature_channels / d.all_groups(), d.kernel_height,
           d.kernel_width};
+}
+
+Shape weights_in_order(const CNNConvolutionDescriptor& d) {
+  return {d.output_feature_channels, d.kernel_height, d.kernel_width,
+          d.input_feature_channels / d.all_groups()};
 }
 
 bool have_same_weights(const CNNConvolutionDescriptor& a, const CNNConvolutionDescriptor& b) {
@@ -115,6 +121,11 @@ void check(const CNNConvolutionDescriptor& d, const std::string& who) {
   }
 }
 
+void check_weights_type(DataType type, const std::string& who) {
+  if (type == DataType::kFloat32 || type == DataType::kFloat64) return;
+  throw DataTypeError("[" + who + "] expected weights of float32 but got " + name(type));
+}
+
 void refuse_sub_pixels(const CNNConvolutionDescriptor& d, const char* kind) {
   if (d.sub_pixel_scale_factor == 1) return;
   throw Unsupported("[" + std::string(kind) +
@@ -167,65 +178,66 @@ CNNConvolutionWeightsAndBiasesState::CNNConvolutionWeightsAndBiasesState(
 
 ConvolutionWeights::ConvolutionWeights(const Device& device_in,
                                        CNNConvolutionDataSourcePtr source_in, const char* kind)
-    : device(device_in), source(std::move(source_in)) {
+    : device(device_in), source(std::move(source_in)), kind_(kind) {
   if (source == nullptr) {
     throw InvalidArgument("[" + std::string(kind) + "] expected a data source but got none");
   }
   descriptor = source->descriptor();
   mps::check(descriptor, kind);
   data_type = source->data_type();
-  if (data_type != DataType::kFloat32 && data_type != DataType::kFloat64) {
-    throw DataTypeError("[" + std::string(kind) + "] expected weights of float32 but got " +
-                        name(data_type));
-  }
+  check_weights_type(data_type, kind);
   weights = weights_storage(device, descriptor, data_type);
   biases = biases_storage(device, descriptor, data_type);
-  load();
+  read(*source, descriptor);
 }
 
-void ConvolutionWeights::load() {
-  if (!source->load()) {
-    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected '" + source->label() +
-                          "' to load but its load() said no");
-  }
-  const void* w = source->weights();
-  const void* b = source->bias_terms();
-  if (w == nullptr) {
-    source->purge();
-    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected weights of '" + source->label() +
-                          "' but got none");
-  }
-  const bool folds = descriptor.batch_normalization != nullptr;
-  std::vector<std::byte> own_weights(folds ? weights->bytes() : 0);
-  std::vector<std::byte> own_biases(folds || b == nullptr ? biases->bytes() : 0);
-  if (folds) {
-    std::memcpy(own_weights.data(), w, own_weights.size());
-    if (b != nullptr) std::memcpy(own_biases.data(), b, own_biases.size());
-    if (data_type == DataType::kFloat64) {
-      fold<double>(*descriptor.batch_normalization, own_weights, own_biases);
-    } else {
-      fold<float>(*descriptor.batch_normalization, own_weights, own_biases);
-    }
-  }
-  write_storage(*weights, 0, folds ? own_weights.data() : w, weights->bytes());
-  write_storage(*biases, 0, own_biases.empty() ? b : own_biases.data(), biases->bytes());
-  biases->blank = b == nullptr && !folds;
-  source->purge();
-}
+void ConvolutionWeights::load() { load(source); }
 
 void ConvolutionWeights::load(CNNConvolutionDataSourcePtr other) {
-  if (other == nullptr) {
-    throw InvalidArgument("[MPSCNNConvolutionDataSource] expected a data source but got none");
-  }
+  const std::string begin = "[" + std::string(kind_) + "] expected a data source";
+  if (other == nullptr) throw InvalidArgument(begin + " but got none");
   const CNNConvolutionDescriptor theirs = other->descriptor();
-  if (!have_same_weights(theirs, descriptor) || other->data_type() != data_type) {
-    throw ShapeError("[MPSCNNConvolutionDataSource] expected " + std::string(name(data_type)) +
-                     " weights " + to_string(weights_shape(descriptor)) + " but got " +
-                     name(other->data_type()) + " " + to_string(weights_shape(theirs)));
+  mps::check(theirs, kind_);
+  const DataType type = other->data_type();
+  const auto text = [](DataType of, const CNNConvolutionDescriptor& sizes) {
+    return std::string(name(of)) + " weights " + to_string(weights_in_order(sizes));
+  };
+  if (type != data_type || !have_same_weights(theirs, descriptor)) {
+    throw ShapeError(begin + " of " + text(data_type, descriptor) + " but got one of " +
+                     text(type, theirs));
   }
+  read(*other, theirs);
   source = std::move(other);
   descriptor.batch_normalization = theirs.batch_normalization;
-  load();
+}
+
+void ConvolutionWeights::read(CNNConvolutionDataSource& from,
+                              const CNNConvolutionDescriptor& theirs) {
+  while_loaded(from, kind_, [&] {
+    const SourceNumbers w = from.weights();
+    const SourceNumbers b = from.bias_terms();
+    check_numbers(w, weights_in_order(theirs), data_type, kind_, "weights");
+    const bool is_biased = b.data != nullptr;
+    if (is_biased) {
+      check_numbers(b, {theirs.output_feature_channels}, data_type, kind_, "bias terms");
+    }
+    const InferenceNormalization* const normalization = theirs.batch_normalization.get();
+    const bool folds = normalization != nullptr;
+    std::vector<std::byte> own_weights(folds ? weights->bytes() : 0);
+    std::vector<std::byte> own_biases(folds || !is_biased ? biases->bytes() : 0);
+    if (folds) {
+      std::memcpy(own_weights.data(), w.data, own_weights.size());
+      if (is_biased) std::memcpy(own_biases.data(), b.data, own_biases.size());
+      if (data_type == DataType::kFloat64) {
+        fold<double>(*normalization, own_weights, own_biases);
+      } else {
+        fold<float>(*normalization, own_weights, own_biases);
+      }
+    }
+    write_storage(*weights, 0, folds ? own_weights.data() : w.data, weights->bytes());
+    write_storage(*biases, 0, own_biases.empty() ? b.data : own_biases.data(), biases->bytes());
+    biases->blank = !is_biased && !folds;
+  });
 }
 
 void ConvolutionWeights::check(const CNNConvolutionWeightsAndBiasesState& state,

@@ -11,6 +11,8 @@ namespace traingraph::mps {
 
 // (O, I / groups, kh, kw), as the ops have it.
 Shape weights_shape(const CNNConvolutionDescriptor& descriptor);
+// (O, kh, kw, I / groups), as data sources have it.
+Shape weights_in_order(const CNNConvolutionDescriptor& descriptor);
 // Whether their weights are of one shape.
 bool have_same_weights(const CNNConvolutionDescriptor& a, const CNNConvolutionDescriptor& b);
 // Bytes in Apple's order (O, kh, kw, I / groups), which is a layout of the ops' shape.
@@ -31,6 +33,8 @@ std::shared_ptr<Buffer> buffer_over(StoragePtr storage, const CommandBuffer* tem
 KernelWindow window_of(const CNNConvolutionDescriptor& descriptor);
 // Raises InvalidArgument naming what cannot be.
 void check(const CNNConvolutionDescriptor& descriptor, const std::string& who);
+// Raises DataTypeError.
+void check_weights_type(DataType type, const std::string& who);
 // Raises Unsupported.
 void refuse_sub_pixels(const CNNConvolutionDescriptor& descriptor, const char* kind);
 

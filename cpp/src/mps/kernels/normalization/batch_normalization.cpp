@@ -7,6 +7,7 @@
 #include "mps/kernels/batch_normalization_order.h"
 #include "mps/kernels/borrowed.h"
 #include "mps/kernels/forms.h"
+#include "mps/kernels/loaded_source.h"
 #include "mps/kernels/normalization/batch_normalization_operations.h"
 
 namespace traingraph::mps {
@@ -41,29 +42,39 @@ CNNBatchNormalization::CNNBatchNormalization(const Device& device,
   for (auto* storage : {&buffers_.gamma, &buffers_.beta, &buffers_.mean, &buffers_.variance}) {
     *storage = make_storage(device.state(), DataType::kFloat32, {channels_});
   }
-  reload_gamma_and_beta_from_data_source();
-  reload_mean_and_variance_from_data_source();
+  load(*source_, true, true);
+}
+
+void CNNBatchNormalization::load(CNNBatchNormalizationDataSource& source, bool gamma_and_beta,
+                                 bool mean_and_variance) {
+  while_loaded(source, kind(), [&] {
+    std::vector<ChannelNumbers> numbers;
+    if (gamma_and_beta) {
+      numbers.push_back({"gamma", source.gamma(), 1, *buffers_.gamma});
+      numbers.push_back({"beta", source.beta(), 0, *buffers_.beta});
+    }
+    if (mean_and_variance) {
+      numbers.push_back({"mean", source.mean(), 0, *buffers_.mean});
+      numbers.push_back({"variance", source.variance(), 1, *buffers_.variance});
+    }
+    write_all(numbers, kind());
+  });
 }
 
 void CNNBatchNormalization::reload_gamma_and_beta_from_data_source() {
-  if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  write_channels(*buffers_.gamma, source_->gamma(), 1);
-  write_channels(*buffers_.beta, source_->beta(), 0);
-  source_->purge();
+  check_channels(source_, channels_);
+  load(*source_, true, false);
 }
 
 void CNNBatchNormalization::reload_mean_and_variance_from_data_source() {
-  if (!source_->load()) refuse("expected the data source to load but its load() said no");
-  write_channels(*buffers_.mean, source_->mean(), 0);
-  write_channels(*buffers_.variance, source_->variance(), 1);
-  source_->purge();
+  check_channels(source_, channels_);
+  load(*source_, false, true);
 }
 
 void CNNBatchNormalization::reload(CNNBatchNormalizationDataSourcePtr source) {
   check_channels(source, channels_);
+  load(*source, true, true);
   source_ = std::move(source);
-  reload_gamma_and_beta_from_data_source();
-  reload_mean_and_variance_from_data_source();
 }
 
 void CNNBatchNormalization::reload(CommandBuffer& buffer, const std::shared_ptr<Storage>& to,

@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/kernels/forms.h"
+#include "mps/kernels/loaded_source.h"
 
 namespace traingraph::mps {
 namespace {
@@ -200,23 +201,27 @@ CNNInstanceNormalization::CNNInstanceNormalization(const Device& device,
   epsilon_ = source_->epsilon();
   buffers_.gamma = make_storage(device.state(), DataType::kFloat32, {channels_});
   buffers_.beta = make_storage(device.state(), DataType::kFloat32, {channels_});
-  reload_gamma_and_beta_from_data_source();
+  load(*source_, kind);
+}
+
+void CNNInstanceNormalization::load(CNNInstanceNormalizationDataSource& source,
+                                    const std::string& who) {
+  while_loaded(source, who, [&] {
+    const ChannelNumbers numbers[] = {{"gamma", source.gamma(), 1, *buffers_.gamma},
+                                      {"beta", source.beta(), 0, *buffers_.beta}};
+    write_all(numbers, who);
+  });
 }
 
 void CNNInstanceNormalization::reload_gamma_and_beta_from_data_source() {
-  if (!source_->load()) {
-    throw InvalidArgument("[" + std::string(CNNInstanceNormalization::kind()) +
-                          "] expected the data source to load but its load() said no");
-  }
-  write_channels(*buffers_.gamma, source_->gamma(), 1);
-  write_channels(*buffers_.beta, source_->beta(), 0);
-  source_->purge();
+  reload_data_source(source_);
 }
 
 void CNNInstanceNormalization::reload_data_source(CNNInstanceNormalizationDataSourcePtr source) {
   check_channels(source, channels_);
+  check_groups(*source);
+  load(*source, kind());
   source_ = std::move(source);
-  reload_gamma_and_beta_from_data_source();
 }
 
 void CNNInstanceNormalization::reload_gamma_and_beta(CommandBuffer& buffer,
@@ -278,6 +283,14 @@ std::int64_t groups_of(const CNNGroupNormalizationDataSourcePtr& source) {
 CNNGroupNormalization::CNNGroupNormalization(const Device& device,
                                              const CNNGroupNormalizationDataSourcePtr& source)
     : CNNInstanceNormalization(device, source, groups_of(source), "MPSCNNGroupNormalization") {}
+void CNNGroupNormalization::check_groups(const CNNInstanceNormalizationDataSource& source) const {
+  const auto* const grouped = dynamic_cast<const CNNGroupNormalizationDataSource*>(&source);
+  if (grouped == nullptr) return;
+  const std::int64_t got = grouped->number_of_groups();
+  if (got == number_of_groups()) return;
+  refuse_shape("expected a data source of " + std::to_string(number_of_groups()) +
+               " groups but got " + std::to_string(got));
+}
 StatePtr CNNGroupNormalization::make_state(const ImageDescriptor& source,
                                            const CommandBuffer* on) const {
   return std::make_shared<CNNGroupNormalizationGradientState>(*this, source, on);
