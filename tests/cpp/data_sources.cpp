@@ -1,4 +1,5 @@
-// Data sources in C++ that hand over other numbers than they say.
+// Data sources in C++ that hand over other numbers than they say, and objects that no shared
+// pointer owns.
 #include <traingraph/mps/mps.h>
 
 #include <array>
@@ -87,10 +88,27 @@ void reload_from_source(const std::string& kind, std::size_t count, bool doubles
   }
 }
 
+// Asks an object on the stack for what would keep it alive.
+void ask_without_owner(const std::string& what) {
+  const mps::Device device = mps::Device::named("reference");
+  const auto source = std::make_shared<Weights>(std::make_shared<Given>());
+  const mps::ImagePtr image = mps::Image::create(device, {});
+  if (what == "node") {
+    mps::CNNConvolutionNode(std::make_shared<mps::NNImageNode>(), source).result_image();
+  } else if (what == "buffer") {
+    mps::CommandBuffer(device).commit();
+  } else if (what == "image") {
+    mps::Image(device, {}, image->storage(), 0, false).shared_from_this();
+  } else {
+    mps::CNNConvolution(device, source).result_state_batch({image}, nullptr);
+  }
+}
+
 }  // namespace
 
 void bind_data_sources(py::module_& module) {
   module.def("reload_from_source", reload_from_source);
+  module.def("ask_without_owner", ask_without_owner);
 }
 
 }  // namespace traingraph::testing

@@ -1,5 +1,7 @@
 """Images that are parts of others, and pixels with regions, channels and strides."""
 
+import gc
+
 import numpy as np
 import pytest
 from gradients import near
@@ -326,3 +328,57 @@ def test_storage_for_temporary_images():
         mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=d)
     with pytest.raises(TypeError, match="image_descriptor_list"):
         mps.MPSTemporaryImage.prefetch_storage(buffer, image_descriptor_list=[3])
+
+
+@everywhere
+def test_images_of_a_batch_representation_have_parts(device):
+    """Images of a batch are owned as a whole; a part of one keeps all of them."""
+    device, x = mps.MTLDevice(device=device), pixels()
+    rows = image(device, x).batch_representation()
+    part = rows[1].sub_image(with_feature_channel_range=(4, 6))
+    assert part.parent is rows[1]
+    again = rows[2].batch_representation(with_sub_range=(0, 1))[0]
+    slices = mps.MPSImage(parent_image=rows[0], slice_range=(1, 1), feature_channels=4)
+    deeper = part.batch_representation()[0].sub_image((4, 2))
+    del rows
+    gc.collect()
+    np.testing.assert_array_equal(array([part])[0], x[1, 4:])
+    np.testing.assert_array_equal(array([again])[0], x[2])
+    np.testing.assert_array_equal(array([slices])[0], x[0, 4:8])
+    np.testing.assert_array_equal(array([deeper])[0], x[1, 8:])
+    with pytest.raises(ValueError, match="1 or more of its 1 images but got 1 from 1 on"):
+        again.batch_representation(with_sub_range=(1, 1))
+    y = image(device, np.zeros((1, 4, 4, 5), np.float32))
+    target = y.batch_representation()[0].sub_image((0, 4))
+    scale(device, 2).encode(
+        buffer := commands(device), source_image=slices, destination_image=target
+    )
+    run(buffer)
+    np.testing.assert_array_equal(array([y])[0], 2 * x[0, 4:8])
+
+
+@everywhere
+def test_temporary_images_of_a_batch_representation_have_parts(device):
+    device = mps.MTLDevice(device=device)
+    buffer = commands(device)
+    form = mps.MPSImageDescriptor.image_descriptor(
+        with_channel_format="float32", width=5, height=4, feature_channels=8, number_of_images=2
+    )
+    made = mps.MPSTemporaryImage.temporary_image(command_buffer=buffer, image_descriptor=form)
+    x, out = pixels(c=4, n=2), image(device, np.zeros((2, 4, 4, 5), np.float32))
+    parts = [row.sub_image((4, 4)) for row in made.batch_representation()]
+    assert [part.read_count for part in parts] == [1, 1]
+    for source, part, result in zip(
+        image(device, x).batch_representation(), parts, out.batch_representation(), strict=True
+    ):
+        scale(device, 2).encode(buffer, source_image=source, destination_image=part)
+        scale(device, 5).encode(buffer, source_image=part, destination_image=result)
+    run(buffer)
+    np.testing.assert_array_equal(array(out.batch_representation()), 10 * x)
+
+
+@pytest.mark.parametrize("what", ["node", "buffer", "image", "state"])
+def test_objects_on_a_stack_are_refused_where_they_must_live_on(what):
+    testing = pytest.importorskip("traingraph._testing", reason="built with TRAINGRAPH_TESTING")
+    with pytest.raises(ValueError, match="that a shared pointer owns but got another one"):
+        testing.ask_without_owner(what)

@@ -146,6 +146,9 @@ class TRAINGRAPH_API Image : public std::enable_shared_from_this<Image> {
   const ImageDescriptor& descriptor() const { return descriptor_; }
   std::string label;
 
+  // The pointer that owns it, also where that owns the whole batch representation. Raises
+  // InvalidArgument where there is none.
+  ImagePtr shared_from_this();
   // One image per row, sharing memory and, of a temporary one, starting with a read count of 1.
   ImageBatch batch_representation() const;
   // What it is a part of; null for an image of its own, and where batch_representation() made it.
@@ -184,12 +187,16 @@ class TRAINGRAPH_API Image : public std::enable_shared_from_this<Image> {
   static const ClassDescription& class_description();
 
  private:
+  template <class Made, class... Rest>
+  ImageBatch rows(Rest... rest) const;
+
   Device device_;
   ImageDescriptor descriptor_;
   std::shared_ptr<Storage> storage_;
   std::int64_t first_;  // row of the storage
   std::int64_t first_channel_;
   ImagePtr parent_;
+  std::weak_ptr<Image> of_batch_;  // itself, where its batch representation is owned as a whole
   ReadCount reads_;
 };
 

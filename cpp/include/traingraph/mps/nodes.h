@@ -195,6 +195,8 @@ class TRAINGRAPH_API NNFilterNode : public std::enable_shared_from_this<NNFilter
   // Whether gradient_filter() gives the first of several.
   virtual bool has_main_gradient() const { return false; }
   void own(NNStateNode& state) { state.owner_ = this; }
+  // The pointer that owns it. Raises InvalidArgument where there is none.
+  NNFilterNodePtr owner();
   void add_state(std::unique_ptr<NNStateNode> state);
   // Raises InvalidArgument unless there are images.
   void check_sources(const char* kind) const;

@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/state.h>
 
+#include "mps/recording/owner_of.h"
 #include "mps/recording/recording.h"
 
 namespace traingraph::mps {
@@ -132,30 +133,32 @@ ImagePtr Image::temporary(CommandBuffer& buffer, const ImageDescriptor& descript
   return std::make_shared<TemporaryImage>(buffer.device(), descriptor, std::move(storage), 0);
 }
 
-namespace {
+ImagePtr Image::shared_from_this() {
+  if (ImagePtr one = of_batch_.lock()) return one;
+  return owner_of<Image>(*this, description());
+}
 
-// Rows of an image as images, which are allocated together.
+// Rows as images, which are allocated together.
 template <class Made, class... Rest>
-ImageBatch rows_of(const Image& image, Rest... rest) {
-  ImageDescriptor one = image.descriptor();
+ImageBatch Image::rows(Rest... rest) const {
+  ImageDescriptor one = descriptor_;
   const std::int64_t count = std::exchange(one.number_of_images, 1);
   const auto all =
       std::make_shared<std::vector<std::optional<Made>>>(static_cast<std::size_t>(count));
   ImageBatch batch;
   batch.reserve(all->size());
   for (std::int64_t k = 0; k < count; ++k) {
-    Made& made = (*all)[static_cast<std::size_t>(k)].emplace(
-        image.device(), one, image.storage(), image.first() + k, rest..., image.first_channel());
-    made.label = image.label;
+    Image& made = (*all)[static_cast<std::size_t>(k)].emplace(device_, one, storage_, first_ + k,
+                                                              rest..., first_channel_);
+    made.label = label;
     batch.emplace_back(all, &made);
+    made.of_batch_ = batch.back();
   }
   return batch;
 }
 
-}  // namespace
-
 ImageBatch Image::batch_representation() const {
-  return reads_.temporary ? rows_of<TemporaryImage>(*this) : rows_of<Image>(*this, false);
+  return reads_.temporary ? rows<TemporaryImage>() : rows<Image>(false);
 }
 
 bool Image::is_channels() const { return descriptor_.feature_channels != storage_->shape[1]; }

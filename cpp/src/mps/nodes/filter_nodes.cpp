@@ -99,6 +99,6 @@ CNNLossNode::CNNLossNode(NNImageNodePtr source, CNNLossDescriptor descriptor)
   own(labels_);
 }
 
-std::shared_ptr<NNLabelsNode> CNNLossNode::input_labels() { return {shared_from_this(), &labels_}; }
+std::shared_ptr<NNLabelsNode> CNNLossNode::input_labels() { return {owner(), &labels_}; }
 
 }  // namespace traingraph::mps

@@ -4,6 +4,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/nodes/graph_plan.h"
+#include "mps/recording/owner_of.h"
 
 namespace traingraph::mps {
 
@@ -60,15 +61,17 @@ void NNFilterNode::add_state(std::unique_ptr<NNStateNode> state) {
   states_.push_back(std::move(state));
 }
 
+NNFilterNodePtr NNFilterNode::owner() { return owner_of<NNFilterNode>(*this, description()); }
+
 // Results are parts of their node, and keep it.
-NNImageNodePtr NNFilterNode::result_image() { return {shared_from_this(), &result_}; }
+NNImageNodePtr NNFilterNode::result_image() { return {owner(), &result_}; }
 NNStateNodePtr NNFilterNode::result_state() {
   if (states_.empty()) return nullptr;
-  return {shared_from_this(), states_[0].get()};
+  return {owner(), states_[0].get()};
 }
 std::vector<NNStateNodePtr> NNFilterNode::result_states() {
   std::vector<NNStateNodePtr> states;
-  for (const auto& state : states_) states.push_back({shared_from_this(), state.get()});
+  for (const auto& state : states_) states.push_back({owner(), state.get()});
   return states;
 }
 

@@ -11,6 +11,7 @@
 #include <traingraph/errors.h>
 
 #include "mps/recording/emission.h"
+#include "mps/recording/owner_of.h"
 #include "mps/recording/recorded_run.h"
 #include "runtime/device_memory.h"
 
@@ -197,6 +198,7 @@ void CommandBuffer::commit() {
   if (status() != CommandBufferStatus::kNotEnqueued) {
     throw InvalidArgument("[MTLCommandBuffer] expected one commit but the buffer was committed");
   }
+  const CommandBufferPtr self = owner_of<CommandBuffer>(*this, "MTLCommandBuffer");
   const std::shared_ptr<State> state = this->state();
   state->recording->check_order();
   state->status = static_cast<int>(CommandBufferStatus::kCommitted);
@@ -217,8 +219,7 @@ void CommandBuffer::commit() {
   // A handler comes before the runs behind it.
   task->leaves = !uses_host_memory(device->backend) && state->handlers.empty();
   task->is_awaited = task->leaves || uses_host_memory(device->backend);
-  task->work = [state, device, program, leaves = task->leaves,
-                self = shared_from_this()]() -> std::function<void()> {
+  task->work = [state, device, program, leaves = task->leaves, self]() -> std::function<void()> {
     state->status = static_cast<int>(CommandBufferStatus::kScheduled);
     {
       const std::lock_guard lock(state->mutex);

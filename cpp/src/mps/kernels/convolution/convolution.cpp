@@ -9,6 +9,7 @@
 #include "mps/kernels/forms.h"
 #include "mps/recording/distances.h"
 #include "mps/recording/image_parts.h"
+#include "mps/recording/owner_of.h"
 
 namespace traingraph::mps {
 namespace {
@@ -147,7 +148,7 @@ CNNConvolutionGradientState::CNNConvolutionGradientState(const CNNConvolution& c
     : CNNConvolutionGradientState(convolution.device(), convolution.descriptor(),
                                   convolution.data_type(), convolution.window(), source,
                                   temporary_on) {
-  convolution_ = std::static_pointer_cast<const CNNConvolution>(convolution.shared_from_this());
+  convolution_ = owner_of<const CNNConvolution>(convolution, convolution.description());
 }
 
 CNNConvolutionGradientState::CNNConvolutionGradientState(

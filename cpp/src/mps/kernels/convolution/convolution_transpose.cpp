@@ -10,6 +10,7 @@
 #include "mps/kernels/padding_policy.h"
 #include "mps/recording/distances.h"
 #include "mps/recording/image_parts.h"
+#include "mps/recording/owner_of.h"
 
 namespace traingraph::mps {
 namespace {
@@ -161,7 +162,7 @@ CNNConvolutionTransposeGradientState::CNNConvolutionTransposeGradientState(
     const CommandBuffer* temporary_on)
     : CNNConvolutionGradientState(kernel.device(), kernel.descriptor(), kernel.data_type(),
                                   kernel.window(), source, temporary_on),
-      kernel_(std::static_pointer_cast<const CNNConvolutionTranspose>(kernel.shared_from_this())),
+      kernel_(owner_of<const CNNConvolutionTranspose>(kernel, kernel.description())),
       kernel_offset_{kernel.kernel_offset_x(), kernel.kernel_offset_y(), 0} {}
 
 // --- forward -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/batch_normalization.h>
 
+#include "mps/recording/owner_of.h"
 #include "mps/recording/storage.h"
 
 namespace traingraph::mps {
@@ -86,7 +87,7 @@ CNNBatchNormalizationState::CNNBatchNormalizationState(const CNNBatchNormalizati
                                                        ImageDescriptor source,
                                                        const CommandBuffer* temporary_on)
     : GradientState(kernel.window(), source, temporary_on),
-      kernel_(std::static_pointer_cast<const CNNBatchNormalization>(kernel.shared_from_this())) {
+      kernel_(owner_of<const CNNBatchNormalization>(kernel, kernel.description())) {
   const std::uint64_t owner = temporary_on == nullptr ? 0 : temporary_on->number();
   const std::int64_t channels = kernel.number_of_feature_channels();
   // Float buffers; float64 images have float64 statistics.

@@ -10,6 +10,7 @@
 
 #include "mps/kernels/forms.h"
 #include "mps/kernels/loaded_source.h"
+#include "mps/recording/owner_of.h"
 
 namespace traingraph::mps {
 namespace {
@@ -165,7 +166,7 @@ CNNInstanceNormalizationGradientState::CNNInstanceNormalizationGradientState(
     const CNNInstanceNormalization& kernel, ImageDescriptor source,
     const CommandBuffer* temporary_on)
     : GradientState(kernel.window(), source, temporary_on),
-      kernel_(std::static_pointer_cast<const CNNInstanceNormalization>(kernel.shared_from_this())) {
+      kernel_(owner_of<const CNNInstanceNormalization>(kernel, kernel.description())) {
   const DataType type = data_type(source.channel_format) == DataType::kFloat64 ? DataType::kFloat64
                                                                                : DataType::kFloat32;
   const std::int64_t channels = kernel.number_of_feature_channels();
