@@ -13,9 +13,10 @@
 // A data source may refer to the graph that is made of it: object -> MPSNNGraph in Python, then
 // kernels and nodes of the core, then the object again. In the core several owners share one
 // reference, which none of them may show to the collector as its own. So before a full collection
-// the core's owners are counted (traingraph/ownership.h). Where all owners of an object are found
-// to belong to wrappers, each of these wrappers is given a reference of its own, which it shows to
-// the collector; what anybody else owns, such as a run, is left alone and stays.
+// the core's owners are counted (traingraph/ownership.h). Where all owners of an object of the core
+// are found, an object of Python stands for it until the collection ends. These are linked as the
+// core's objects are, so that the collector walks each link once; what anybody else owns, such as a
+// run, is left alone and stays.
 namespace traingraph::python {
 
 // Visits what a wrapper's object shares in.

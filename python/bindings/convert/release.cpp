@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 namespace py = pybind11;
@@ -26,9 +27,7 @@ Released& released() {
   return *instance;
 }
 
-void drop(const Kept& kept) {
-  for (Py_ssize_t k = 0; k < kept.references; ++k) Py_DECREF(kept.object);
-}
+void drop(const Kept& kept) { Py_DECREF(kept.object); }
 
 int drop_pending(void*) {
   {
@@ -60,17 +59,13 @@ void Kept::operator()(const void*) const {
 }
 
 void Kept::let_go() {
-  PyObject* const dropped = object;
-  if (--references == 0) {
-    object = py::none().release().ptr();
-    references = 1;
-  }
+  PyObject* const dropped = std::exchange(object, py::none().release().ptr());
   Py_DECREF(dropped);
 }
 
 std::shared_ptr<const void> share(py::object object) {
   PyObject* const kept = object.release().ptr();
-  return {static_cast<const void*>(kept), Kept{kept, 1}};
+  return {static_cast<const void*>(kept), Kept{kept}};
 }
 
 py::object shared_object(const std::shared_ptr<const void>& shared) {

@@ -6,13 +6,12 @@
 
 namespace traingraph::python {
 
-// A Python object that the core shares in, as the deleter of its shared pointer. `references` of it
-// are held here: one, but for the time of a collection (collector.h).
+// A Python object that the core shares in, as the deleter of its shared pointer, with one
+// reference.
 struct Kept {
   PyObject* object;
-  Py_ssize_t references;
 
-  // Drops one reference; None stands for the object after the last one.
+  // From now on None stands for the object, which a collection takes (collector.h).
   void let_go();
   void operator()(const void*) const;
 };
