@@ -62,7 +62,8 @@ cp -r python/traingraph/. "$build/package/traingraph"
 # What a sanitizer writes must not be caught with what a test prints. Address-space layouts of recent kernels leave ThreadSanitizer no room.
 run=(setarch "$(uname -m)" -R env "PYTHONPATH=$PWD/$build/package" "LD_PRELOAD=$preload" "$python")
 if [[ $kind == fuzz ]]; then
-  exec "${run[@]}" tests/fuzz/driver.py tests/fuzz/{checkpoints,archives,descriptors,calls}.py "$@"
+  targets=(tests/fuzz/{checkpoints,archives,descriptors,calls,changing_sources}.py)
+  exec "${run[@]}" tests/fuzz/driver.py "${targets[@]}" "$@"
 fi
 if [ -n "${STRESS:-}" ]; then
   for count in 2 4; do

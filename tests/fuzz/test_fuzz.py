@@ -14,7 +14,10 @@ import signatures
 
 FUZZ = Path(__file__).parent
 DRIVER = FUZZ / "driver.py"
-TARGETS = ["checkpoints", "archives", "descriptors", "calls", "training_graphs", "mps_graphs"]
+TARGETS = [
+    "checkpoints", "archives", "descriptors", "calls", "changing_sources", "training_graphs",
+    "mps_graphs",
+]  # fmt: skip
 
 
 def drive(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
