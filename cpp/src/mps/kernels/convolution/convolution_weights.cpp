@@ -60,9 +60,7 @@ Shape weights_in_order(const CNNConvolutionDescriptor& d) {
 }
 
 bool have_same_weights(const CNNConvolutionDescriptor& a, const CNNConvolutionDescriptor& b) {
-  return a.output_feature_channels == b.output_feature_channels &&
-         a.input_feature_channels / a.all_groups() == b.input_feature_channels / b.all_groups() &&
-         a.kernel_height == b.kernel_height && a.kernel_width == b.kernel_width;
+  return weights_shape(a) == weights_shape(b);
 }
 
 StoragePtr weights_storage(const Device& device, const CNNConvolutionDescriptor& d, DataType type) {
@@ -214,28 +212,20 @@ void ConvolutionWeights::load(CNNConvolutionDataSourcePtr other) {
 void ConvolutionWeights::read(CNNConvolutionDataSource& from,
                               const CNNConvolutionDescriptor& theirs) {
   while_loaded(from, kind_, [&] {
-    const SourceNumbers w = from.weights();
-    const SourceNumbers b = from.bias_terms();
+    const SourceNumbers w = from.weights(), b = from.bias_terms();
     check_numbers(w, weights_in_order(theirs), data_type, kind_, "weights");
     const bool is_biased = b.data != nullptr;
-    if (is_biased) {
-      check_numbers(b, {theirs.output_feature_channels}, data_type, kind_, "bias terms");
+    if (is_biased) check_numbers(b, biases->shape, data_type, kind_, "bias terms");
+    std::vector<std::byte> own_weights, own_biases(biases->bytes());
+    if (is_biased) std::memcpy(own_biases.data(), b.data, own_biases.size());
+    if (const InferenceNormalization* const n = theirs.batch_normalization.get()) {
+      const auto* const bytes = static_cast<const std::byte*>(w.data);
+      own_weights.assign(bytes, bytes + weights->bytes());
+      (data_type == DataType::kFloat64 ? fold<double> : fold<float>)(*n, own_weights, own_biases);
     }
-    const InferenceNormalization* const normalization = theirs.batch_normalization.get();
-    const bool folds = normalization != nullptr;
-    std::vector<std::byte> own_weights(folds ? weights->bytes() : 0);
-    std::vector<std::byte> own_biases(folds || !is_biased ? biases->bytes() : 0);
-    if (folds) {
-      std::memcpy(own_weights.data(), w.data, own_weights.size());
-      if (is_biased) std::memcpy(own_biases.data(), b.data, own_biases.size());
-      if (data_type == DataType::kFloat64) {
-        fold<double>(*normalization, own_weights, own_biases);
-      } else {
-        fold<float>(*normalization, own_weights, own_biases);
-      }
-    }
+    const bool folds = !own_weights.empty();
     write_storage(*weights, 0, folds ? own_weights.data() : w.data, weights->bytes());
-    write_storage(*biases, 0, own_biases.empty() ? b.data : own_biases.data(), biases->bytes());
+    write_storage(*biases, 0, own_biases.data(), biases->bytes());
     biases->blank = !is_biased && !folds;
   });
 }
