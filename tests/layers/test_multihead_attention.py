@@ -229,6 +229,53 @@ def test_pytorch(masks, dimensions, biases, rows, zero):
         np.testing.assert_allclose(one, grad.numpy(), rtol=0, atol=1e-12 * scale)
 
 
+@everywhere
+@pytest.mark.parametrize("number", [0.0, -1e4, -1e6, -1e9, -3e38])
+def test_a_number_that_masks_all_keys_masks_none(number, device):
+    """All scores of a query have it: probabilities are what is left, equal where it is large."""
+    n, length, keys, d = 2, 3, 5, 4
+    rng = np.random.default_rng(0)
+    one = np.eye(d, dtype=np.float32)
+    queries, k, v = (
+        rng.normal(size=(n, rows, d)).astype(np.float32) for rows in (length, keys, keys)
+    )
+    if number < -1e5:
+        queries[:] = 0  # scores far below the last bit of the number
+    arrays = {"q": queries, "k": k, "v": v, "m": np.full((1, length, keys), number, np.float32)}
+    sources = {name: empty(a.shape, "float32") for name, a in arrays.items()}
+    graph = tg.MLCGraph()
+    descriptor = D(
+        model_dimension=d, key_dimension=d, value_dimension=d, head_count=1, has_biases=False
+    )
+    layer = M(descriptor=descriptor, weights=[tensor(one, "float32") for _ in range(4)])
+    result = graph.node(layer, sources=list(sources.values()))
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs(sources)
+    dy = training.allocate_user_gradient(result)
+    training.compile(options="compute_all_gradients", device=device)
+    training.bind_and_write_data(arrays, for_inputs=sources)
+    y = training.execute_forward(options="synchronous").result
+    given = rng.normal(size=(n, length, d)).astype(np.float32)
+    training.bind_and_write_data({"dy": given}, for_inputs={"dy": dy})
+    training.execute_gradient(options="synchronous")
+
+    scores = queries.astype(np.float64) @ k.swapaxes(1, 2) / d**0.5
+    p = np.exp(scores) / np.exp(scores).sum(-1, keepdims=True)
+    slopes = given.astype(np.float64) @ v.swapaxes(1, 2)
+    slopes = p * (slopes - (p * slopes).sum(-1, keepdims=True))
+    right = {
+        "q": slopes @ k / d**0.5, "k": slopes.swapaxes(1, 2) @ queries / d**0.5,
+        "v": p.swapaxes(1, 2) @ given, "m": slopes.sum(0, keepdims=True),
+    }  # fmt: skip
+    # Beside 1e4 a score has ten bits behind the point left.
+    bound = 1e-3 if number == -1e4 else 1e-6
+    np.testing.assert_allclose(y, p @ v, atol=bound)
+    for name, expected in right.items():
+        found = np.empty(expected.shape, np.float32)
+        training.gradient_tensor(for_input=sources[name]).copy_data_from_device_memory(found)
+        np.testing.assert_allclose(found, expected, atol=4 * bound, err_msg=name)
+
+
 # --- weights
 
 

@@ -69,9 +69,9 @@ def expected(sample, left=1.0):
     with np.errstate(invalid="ignore"):
         powers = np.exp(scores - scores.max(-1, keepdims=True))
         p = powers / powers.sum(-1, keepdims=True)
-        logarithm = scores.max(-1) + np.log(powers.sum(-1))
     y = (p * left) @ v
-    return y.transpose(0, 2, 1, 3).reshape(sample.arrays[0].shape), logarithm
+    largest, logarithm = scores.max(-1), np.log(powers.sum(-1))
+    return y.transpose(0, 2, 1, 3).reshape(sample.arrays[0].shape), largest, logarithm
 
 
 EXTENTS = [(2, 2, 3, 4, 2), (1, 1, 1, 1, 1), (2, 3, 5, 7, 3)]
@@ -149,13 +149,15 @@ def test_masked_rows(kind, device):
         mask = ignored[:, 0]
     elif kind == "infinite numbers":
         mask = np.where(mask, np.float32(-INF), np.float32(0))
-    y, logarithm = forward("attention", attributes, [q, k, v, mask], device)
+    y, largest, logarithm = forward("attention", attributes, [q, k, v, mask], device)
     assert not y[1].any()
-    assert (logarithm[1] == INF).all()
+    assert (largest[1] == INF).all()
+    assert not logarithm[1].any()
     few = forward("attention", {"heads": h, "scale": 1.0}, [q[:1], k[:1, 140:], v[:1, 140:]])
     assert_near(y[:1], few[0], 2e-6)
     dy = np.ones_like(y)
-    dq, dk, dv = gradients("attention", attributes, [q, k, v, mask], [dy, None], [0, 1, 2], device)
+    dq, dk, dv = gradients("attention", attributes, [q, k, v, mask], [dy, None, None], [0, 1, 2],
+                           device)  # fmt: skip
     for gradient in (dq, dk, dv):
         assert np.isfinite(gradient[0]).all()
         assert not gradient[1].any()
@@ -187,7 +189,7 @@ def test_threads_change_no_bit(masks):
         tg.set_num_threads(threads)
         try:
             found = forward("attention", sample.attributes, sample.arrays, "cpu")
-            slopes = gradients("attention", sample.attributes, sample.arrays, [dy, None],
+            slopes = gradients("attention", sample.attributes, sample.arrays, [dy, None, None],
                                sample.wanted, "cpu")  # fmt: skip
         finally:
             tg.set_num_threads(before)
@@ -202,9 +204,10 @@ def test_large_scores(device):
     q = np.array([[[100.0]], [[-100.0]]], np.float32)
     k = np.tile(np.array([[[9.0], [10.0], [-10.0]]], np.float32), (2, 1, 1))
     v = np.tile(np.array([[[1.0], [2.0], [3.0]]], np.float32), (2, 1, 1))
-    y, logarithm = forward("attention", {"heads": 1, "scale": 1.0}, [q, k, v], device)
+    y, largest, logarithm = forward("attention", {"heads": 1, "scale": 1.0}, [q, k, v], device)
     np.testing.assert_array_equal(y.ravel(), [2.0, 3.0])
-    np.testing.assert_array_equal(logarithm.ravel(), [1000.0, 1000.0])
+    np.testing.assert_array_equal(largest.ravel(), [1000.0, 1000.0])
+    np.testing.assert_array_equal(logarithm.ravel(), [0.0, 0.0])
 
 
 Q, K = ("float32", (2, 3, 4)), ("float32", (2, 5, 4))

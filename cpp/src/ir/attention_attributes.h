@@ -11,11 +11,12 @@ namespace traingraph::ir {
 
 // attention: q (N, L, H d), k (N, S, H d), v (N, S, H d), head h having the elements h d … of a row
 // [, key mask (N, M) bool] [, mask (1 or N H, L, M), bool or of q's type] [, step [, first row]]
-// → y (N, L, H d), Σ e^s as a logarithm (N, H, L).
+// → y (N, L, H d), max s and log Σ e^(s - max s), both (N, H, L): their sum would lose the
+// logarithm beside a large max s.
 // With s = scale q kᵀ + mask per head, y = softmax(s) v. True in a mask: s is -inf. Masks know the
 // first M <= S keys; the others are never masked. With a rate, probabilities are dropped like
 // elements of the op dropout, counted as those of (N, H, L, S up to a multiple of 4).
-// attention_gradient: dy, q, k, v, y, that logarithm, then as above → dq, dk, dv [, dmask].
+// attention_gradient: dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
 struct AttentionAttributes {
   std::int64_t heads = 1;
   double scale = 1;
@@ -41,13 +42,13 @@ struct AttentionAttributes {
 
 // Which operand is where, 0 where there is none: dy of the forward op, whose first operand is q.
 struct AttentionOperands {
-  std::size_t dy = 0, q = 0, k = 1, v = 2, y = 0, logarithm = 0;
+  std::size_t dy = 0, q = 0, k = 1, v = 2, y = 0, largest = 0, logarithm = 0;
   std::size_t key_mask = 0, mask = 0, step = 0, first_row = 0;
 
   // Of as many operands.
   AttentionOperands(const AttentionAttributes& a, bool is_gradient, std::size_t count) {
-    if (is_gradient) q = 1, k = 2, v = 3, y = 4, logarithm = 5;
-    std::size_t next = is_gradient ? 6 : 3;
+    if (is_gradient) q = 1, k = 2, v = 3, y = 4, largest = 5, logarithm = 6;
+    std::size_t next = is_gradient ? 7 : 3;
     if (a.has_key_mask) key_mask = next++;
     if (a.has_mask) mask = next++;
     if (a.rate > 0) step = next++;

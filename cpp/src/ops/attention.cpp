@@ -1,5 +1,5 @@
-// Attention of several heads without a value of L * S elements: its results are the output and one
-// logarithm per query and head, from which the gradient works probabilities out again.
+// Attention of several heads without a value of L * S elements: its results are the output and two
+// numbers per query and head, from which the gradient works probabilities out again.
 #include <traingraph/errors.h>
 
 #include "ir/number_text.h"
@@ -43,7 +43,7 @@ void check_operands(const Inference& in, const AttentionOperands& at) {
   if (!(a.rate >= 0 && a.rate < 1)) {
     in.fail("expected a rate of at least 0 and below 1 but got " + short_text(a.rate));
   }
-  const std::size_t others = (at.dy == at.q ? 3u : 6u) + (a.has_key_mask ? 1u : 0u) +
+  const std::size_t others = (at.dy == at.q ? 3u : 7u) + (a.has_key_mask ? 1u : 0u) +
                              (a.has_mask ? 1u : 0u) + (a.rate > 0 ? 1u : 0u);
   in.expect_inputs(others, others + (a.rate > 0 ? 1 : 0));
   for (std::size_t i : {at.q, at.k, at.v}) in.expect_rank(i, 3, "queries, keys and values");
@@ -96,8 +96,9 @@ std::vector<Type> infer(const Inference& in) {
     fixed = fixed || (batched && !per_sample && !shared) || (mask.batched && !batched);
   }
   if (fixed) in.fix_batch();
-  const DataType logarithm = ir::is_half(q.data_type) ? DataType::kFloat32 : q.data_type;
-  return {q, {logarithm, {q.shape[0], a.heads, q.shape[1]}, batched}};
+  const DataType full = ir::is_half(q.data_type) ? DataType::kFloat32 : q.data_type;
+  const Type per_query{full, {q.shape[0], a.heads, q.shape[1]}, batched};
+  return {q, per_query, per_query};
 }
 
 std::vector<Type> infer_gradient(const Inference& in) {
@@ -107,7 +108,9 @@ std::vector<Type> infer_gradient(const Inference& in) {
   const Type& q = in.type(at.q);
   expect_shape(in, at.dy, "a gradient", q.shape);
   expect_shape(in, at.y, "a result", q.shape);
-  expect_shape(in, at.logarithm, "a logarithm", {q.shape[0], a.heads, q.shape[1]});
+  const Shape per_query = {q.shape[0], a.heads, q.shape[1]};
+  expect_shape(in, at.largest, "largest scores", per_query);
+  expect_shape(in, at.logarithm, "logarithms", per_query);
   std::vector<Type> results = {q, in.type(at.k), in.type(at.v)};
   if (a.gives_mask_gradient) {
     if (!a.has_mask || !is_floating_point(in.type(at.mask).data_type)) {
@@ -118,21 +121,22 @@ std::vector<Type> infer_gradient(const Inference& in) {
   return results;
 }
 
-// With p = e^(s - logarithm), m what dropout leaves of 1 and g = p (m dy vᵀ - Σ dy y), the sum over
-// a row: dv = (p m)ᵀ dy, dq = scale g k, dk = scale gᵀ q, dmask = g.
+// With p = e^(s - max s - logarithm), m what dropout leaves of 1 and g = p (m dy vᵀ - Σ dy y), the
+// sum over a row: dv = (p m)ᵀ dy, dq = scale g k, dk = scale gᵀ q, dmask = g.
 void gradient(Gradient& g) {
   AttentionAttributes a = g.get<AttentionAttributes>();
   const AttentionOperands at(a, false, g.node.inputs.size());
   const ValueId dy = g.result_gradient(0);
-  if (g.result_gradient(1) != ir::kNone) {
-    throw Unsupported("[attention] the logarithm has no gradient" + ir::where(g.graph, g.node));
+  if (g.result_gradient(1) != ir::kNone || g.result_gradient(2) != ir::kNone) {
+    throw Unsupported("[attention] largest scores and logarithms have no gradient" +
+                      ir::where(g.graph, g.node));
   }
   if (dy == ir::kNone) return;
   a.gives_mask_gradient =
       a.has_mask && g.wants(at.mask) && is_floating_point(g.graph.type(g.input(at.mask)).data_type);
   std::vector<ValueId> inputs = {dy};
   inputs.insert(inputs.end(), g.node.inputs.begin(), g.node.inputs.begin() + 3);
-  inputs.insert(inputs.end(), {g.result(0), g.result(1)});
+  inputs.insert(inputs.end(), {g.result(0), g.result(1), g.result(2)});
   inputs.insert(inputs.end(), g.node.inputs.begin() + 3, g.node.inputs.end());
   const ir::NodeId node = apply(g.graph, ir::Op::attention_gradient, a, std::move(inputs));
   const std::vector<ValueId> results = g.graph.node(node).outputs;

@@ -44,19 +44,21 @@ class Heads {
     const ValueId sum = ops::reduce(graph_, ir::ReduceKind::sum, powers, {3});
     const ValueId divisor = else_number(sum, 1);
     const ValueId p = times(ops::binary(graph_, Scalar::divide, powers, divisor), left());
-    const ValueId logarithm =
-        ops::binary(graph_, Scalar::add, largest, ops::unary(graph_, Scalar::log, divisor));
+    const Shape per_query = {extents_.samples, extents_.heads, extents_.queries};
     return {joined(ops::matmul(graph_, p, heads_of(at_.v), false, false), node_.outputs[0]),
-            ops::reshape(graph_, else_number(logarithm, HUGE_VAL),
-                         {extents_.samples, extents_.heads, extents_.queries})};
+            ops::reshape(graph_, else_number(largest, HUGE_VAL), per_query),
+            ops::reshape(graph_, ops::unary(graph_, Scalar::log, divisor), per_query)};
   }
 
   // The formulas are those of the op's gradient rule.
   std::vector<ValueId> gradient() {
     const ValueId q = heads_of(at_.q), k = heads_of(at_.k), dy = heads_of(at_.dy);
-    const ValueId logarithm = ops::reshape(graph_, node_.inputs[at_.logarithm],
-                                           {extents_.samples, extents_.heads, extents_.queries, 1});
-    const ValueId p = exponential(scores(), logarithm);
+    const auto column = [&](std::size_t operand) {
+      return ops::reshape(graph_, node_.inputs[operand],
+                          {extents_.samples, extents_.heads, extents_.queries, 1});
+    };
+    const ValueId below = ops::binary(graph_, Scalar::subtract, scores(), column(at_.largest));
+    const ValueId p = exponential(below, column(at_.logarithm));
     const ValueId kept = left();
     const ValueId products = ops::binary(graph_, Scalar::multiply, dy, heads_of(at_.y));
     const ValueId mean = ops::reduce(graph_, ir::ReduceKind::sum, products, {3});

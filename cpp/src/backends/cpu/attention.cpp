@@ -58,11 +58,13 @@ class AttentionKernel final : public Kernel {
       run_gradient(pointers);
     } else {
       float* const y = reinterpret_cast<float*>(pointers[outputs_[0]]);
-      float* const logarithm = reinterpret_cast<float*>(pointers[outputs_[1]]);
-      each_block(extents_.samples * extents_.heads, [&](std::int64_t head, std::int64_t first,
-                                                        std::int64_t count) {
-        loops_.forward(op_, head / op_.heads, head % op_.heads, first, count, y, logarithm);
-      });
+      float* const largest = reinterpret_cast<float*>(pointers[outputs_[1]]);
+      float* const logarithm = reinterpret_cast<float*>(pointers[outputs_[2]]);
+      each_block(extents_.samples * extents_.heads,
+                 [&](std::int64_t head, std::int64_t first, std::int64_t count) {
+                   loops_.forward(op_, head / op_.heads, head % op_.heads, first, count, y, largest,
+                                  logarithm);
+                 });
     }
   }
 
@@ -103,10 +105,10 @@ class AttentionKernel final : public Kernel {
   }
 
   void run_gradient(Pointers pointers) const {
-    const AttentionSlopes slopes{
-        in(pointers, at_.dy), in(pointers, at_.y), in(pointers, at_.logarithm),
-        out(pointers, 0),     out(pointers, 1),    out(pointers, 2),
-        out(pointers, 3)};
+    const AttentionSlopes slopes{in(pointers, at_.dy),      in(pointers, at_.y),
+                                 in(pointers, at_.largest), in(pointers, at_.logarithm),
+                                 out(pointers, 0),          out(pointers, 1),
+                                 out(pointers, 2),          out(pointers, 3)};
     parallel_for(extents_.samples * op_.heads, threads_, [&](std::int64_t head) {
       loops_.gradient(op_, slopes, head / op_.heads, head % op_.heads);
     });

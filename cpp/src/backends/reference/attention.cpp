@@ -69,13 +69,15 @@ struct Heads {
     }
     return sum;
   }
+  // As T has it, so that the largest one is kept for the gradient without a rounding.
+  static double rounded(double score) { return static_cast<double>(static_cast<T>(score)); }
   double score(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t s) const {
     double score = a.scale * dot(q + query(n, h, l), k + key(n, h, s));
-    if (s >= extents.masked_keys) return score;
+    if (s >= extents.masked_keys) return rounded(score);
     if (added != nullptr) score += static_cast<double>(added[masked(n, h, l, s)]);
     const bool ignored = (key_mask != nullptr && key_mask[n * extents.masked_keys + s]) ||
                          (mask != nullptr && mask[masked(n, h, l, s)]);
-    return ignored ? -std::numeric_limits<double>::infinity() : score;
+    return ignored ? -std::numeric_limits<double>::infinity() : rounded(score);
   }
   // 0 where the probability is dropped.
   double left(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t s) const {
@@ -131,16 +133,17 @@ Slope slope_of(const Call& call, const Heads<T>& heads, std::int64_t n, std::int
   const T* const dy = call.in<T>(heads.at.dy) + query;
   const double mean = heads.dot(dy, call.in<T>(heads.at.y) + query);
   const std::int64_t row = (n * heads.extents.heads + h) * heads.extents.queries + l;
+  const auto largest = static_cast<double>(call.in<T>(heads.at.largest)[row]);
   const auto logarithm = static_cast<double>(call.in<T>(heads.at.logarithm)[row]);
-  const double p = std::exp(heads.score(n, h, l, s) - logarithm);
+  const double p = std::exp(heads.score(n, h, l, s) - largest - logarithm);
   const double left = heads.left(n, h, l, s);
   return {p * left, p * (left * heads.dot(dy, heads.v + heads.key(n, h, s)) - mean)};
 }
 
 }  // namespace
 
-// q, k, v, … → y and the logarithm of Σ e^s. Where every key is masked: zeros, and infinity, by
-// which the gradient finds probabilities of 0.
+// q, k, v, … → y, the largest score and log Σ e^(s - largest). Where every key is masked: zeros,
+// and infinity, by which the gradient finds probabilities of 0.
 template <class T>
 void attention(const Call& call) {
   const Heads<T> heads(call, false);
@@ -148,9 +151,12 @@ void attention(const Call& call) {
   heads.for_each(e.queries, [&](std::int64_t n, std::int64_t h, std::int64_t l) {
     double largest = -std::numeric_limits<double>::infinity();
     for (std::int64_t s = 0; s < e.keys; ++s) {
-      largest = std::max(largest, heads.score(n, h, l, s));
+      const double score = heads.score(n, h, l, s);
+      largest = std::isnan(score) ? score : std::max(largest, score);  // NaN stays
     }
-    T& logarithm = call.out<T>(1)[(n * e.heads + h) * e.queries + l];
+    const std::int64_t row = (n * e.heads + h) * e.queries + l;
+    T& kept = call.out<T>(1)[row];
+    T& logarithm = call.out<T>(2)[row];
     T* const y = call.out<T>(0) + heads.query(n, h, l);
     bool masked = true;
     for (std::int64_t s = 0; s < e.keys; ++s) {
@@ -158,7 +164,8 @@ void attention(const Call& call) {
     }
     if (masked) {
       std::fill_n(y, e.features, T(0));
-      logarithm = std::numeric_limits<T>::infinity();
+      kept = std::numeric_limits<T>::infinity();
+      logarithm = 0;
       return;
     }
     double sum = 0;
@@ -170,11 +177,12 @@ void attention(const Call& call) {
       }
     };
     sum_features(e.features, y, add);
-    logarithm = static_cast<T>(largest + std::log(sum));
+    kept = static_cast<T>(largest);
+    logarithm = static_cast<T>(std::log(sum));
   });
 }
 
-// dy, q, k, v, y, logarithm, … → dq, dk, dv [, dmask], all overwritten.
+// dy, q, k, v, y, largest, logarithm, … → dq, dk, dv [, dmask], all overwritten.
 template <class T>
 void attention_gradient(const Call& call) {
   const Heads<T> heads(call, true);

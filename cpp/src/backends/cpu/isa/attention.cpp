@@ -139,12 +139,12 @@ void fill_left(const Attention& op, const Tile& tile, std::int64_t r, float* lef
   }
 }
 
-// The row's probabilities but for a factor: e^(score - shift), and their sum.
-TRAINGRAPH_INLINE float exponentials(float* row, float shift) {
+// The row's probabilities but for a factor: e^(score - shift - further), and their sum.
+TRAINGRAPH_INLINE float exponentials(float* row, float shift, float further = 0) {
   Vector sum{};
 #pragma GCC unroll 4
   for (std::int64_t s = 0; s < kKeys; s += kLanes) {
-    const Vector e = exponential(load(row + s) - shift);
+    const Vector e = exponential(load(row + s) - shift - further);
     store(row + s, e);
     sum += e;
   }
@@ -157,7 +157,7 @@ TRAINGRAPH_INLINE void multiply_row(float* row, std::int64_t count, float factor
 }
 
 void forward(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t first,
-             std::int64_t count, float* y, float* logarithm) {
+             std::int64_t count, float* y, float* largest_scores, float* logarithms) {
   alignas(64) float chunk[kChunk * kKeys];
   alignas(64) float scores[kAttentionQueries * kKeys];
   alignas(64) float left[kKeys];
@@ -195,14 +195,16 @@ void forward(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t f
   }
   for (std::int64_t r = 0; r < count; ++r) {
     float* const row = result + r * op.row;
-    float& kept = logarithm[(n * op.heads + h) * op.queries + first + r];
+    const std::int64_t at = (n * op.heads + h) * op.queries + first + r;
     if (sums[r] == 0.0f) {  // every key is masked; the gradient finds e^(-inf - inf), which is 0
       for (std::int64_t c = 0; c < op.features; ++c) row[c] = 0.0f;
-      kept = __builtin_inff();
+      largest_scores[at] = __builtin_inff();
+      logarithms[at] = 0.0f;
       continue;
     }
     multiply_row(row, op.features, 1.0f / sums[r]);
-    kept = largest[r] + Math::log(sums[r]);
+    largest_scores[at] = largest[r];
+    logarithms[at] = Math::log(sums[r]);
   }
 }
 
@@ -227,15 +229,14 @@ void tile_slopes(const Attention& op, const AttentionSlopes& slopes, const Tile&
   const std::int64_t query = query_of(op, tile);
   keys.multiply(tile, op.q + query, scores);
   values.multiply(tile, slopes.dy + query, dp);
-  const float* const logarithm =
-      slopes.logarithm + (tile.n * op.heads + tile.h) * op.queries + tile.query;
+  const std::int64_t first = (tile.n * op.heads + tile.h) * op.queries + tile.query;
   for (std::int64_t r = 0; r < tile.queries; ++r) {
     float* const p = scores + r * kKeys;
     float* const g = dp + r * kKeys;
     finish_scores(op, tile, r, p);
     const std::int64_t at = query + r * op.row;
     const float mean = mean_of(slopes.dy + at, slopes.y + at, op.features);
-    exponentials(p, logarithm[r]);
+    exponentials(p, slopes.largest[first + r], slopes.logarithm[first + r]);
     if (op.drops) {
       fill_left(op, tile, r, left);
 #pragma omp simd

@@ -29,14 +29,14 @@ struct Attention {
 
 // What the gradient has besides; dmask may be null.
 struct AttentionSlopes {
-  const float *dy, *y, *logarithm;
+  const float *dy, *y, *largest, *logarithm;
   float *dq, *dk, *dv, *dmask;
 };
 
 struct AttentionLoops {
   // Queries [first, first + count) of head h of sample n, count <= kAttentionQueries.
   void (*forward)(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t first,
-                  std::int64_t count, float* y, float* logarithm);
+                  std::int64_t count, float* y, float* largest, float* logarithm);
   // dq, dk and dv of head h of sample n, overwritten.
   void (*gradient)(const Attention& op, const AttentionSlopes& slopes, std::int64_t n,
                    std::int64_t h);

@@ -1,7 +1,7 @@
 // Attention and its gradient over tiles of queries and keys. Scores are never stored: a block
 // iterates over the keys of its queries with an online softmax, or over the queries of its keys
-// with the logarithms that the forward op kept. Every sum has a fixed order, and there is no
-// workspace.
+// with the two numbers per query that the forward op kept. Every sum has a fixed order, and there
+// is no workspace.
 #include "backends/cuda/device/storage.h"
 #include "backends/cuda/products/attention_tiles.h"
 
@@ -26,7 +26,7 @@ struct Sums {
   }
   // Adds Σ weights[j] rows[j][lane + …] over the tile's rows. Each tile has a partial sum, so that
   // rounding does not grow with the number of keys.
-  __device__ void add(const T* weights, const T (*rows)[kChunk], int count, int lane) {
+  __device__ void add(const T* weights, const T (*rows)[kTileRow], int count, int lane) {
     T tile[kSums] = {};
     for (int j = 0; j < count; ++j) {
       const T weight = weights[j];
@@ -51,7 +51,8 @@ __device__ T over_lanes(T value, bool largest) {
 
 template <class S>
 __global__ void __launch_bounds__(kSide* kSide)
-    attend(const __grid_constant__ AttentionTask<S> task, S* y, Compute<S>* logarithm) {
+    attend(const __grid_constant__ AttentionTask<S> task, S* y, Compute<S>* largest_scores,
+           Compute<S>* logarithms) {
   using T = Compute<S>;
   __shared__ Tile<T> left, right;
   __shared__ T weights[kSide][kSide + 1];
@@ -86,8 +87,8 @@ __global__ void __launch_bounds__(kSide* kSide)
       __syncthreads();
     }
     if (query >= task.queries) continue;
-    // If every key is masked, the result is zeros and the logarithm infinity, so that the gradient
-    // computes e^(-inf - inf).
+    // If every key is masked, the result is zeros and the largest score infinity, so that the
+    // gradient computes e^(-inf - inf).
     const bool masked = total == T(0);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) {
@@ -98,7 +99,8 @@ __global__ void __launch_bounds__(kSide* kSide)
       }
     }
     if (chunk == 0 && lane == 0) {
-      logarithm[task.row_number(at, query)] = masked ? infinity<T>() : largest + ::log(total);
+      largest_scores[task.row_number(at, query)] = masked ? infinity<T>() : largest;
+      logarithms[task.row_number(at, query)] = masked ? T(0) : ::log(total);
     }
   }
 }
@@ -106,10 +108,11 @@ __global__ void __launch_bounds__(kSide* kSide)
 // Numbers that all probabilities of a query share.
 template <class T>
 struct Known {
-  T logarithm, mean;
+  T largest, logarithm, mean;
 };
 
-// Σ dy y and the logarithm of a query, by the lanes of its row; zeros beyond the last query.
+// Σ dy y, and what the forward op kept of a query, by the lanes of its row; zeros beyond the last
+// query.
 template <class S>
 __device__ Known<Compute<S>> known_of(const AttentionTask<S>& task, const Slopes<S>& slopes,
                                       const Place& at, std::int64_t query, int lane) {
@@ -123,7 +126,9 @@ __device__ Known<Compute<S>> known_of(const AttentionTask<S>& task, const Slopes
     }
   }
   mean = over_lanes(mean, false);
-  return {there ? slopes.logarithm[task.row_number(at, query)] : T(0), mean};
+  if (!there) return {T(0), T(0), mean};
+  const std::int64_t number = task.row_number(at, query);
+  return {slopes.largest[number], slopes.logarithm[number], mean};
 }
 
 // The probability after dropout, and the gradient of the score.
@@ -138,7 +143,7 @@ __device__ Slope<Compute<S>> slope_of(const AttentionTask<S>& task, const Place&
                                       Compute<S> dp, Known<Compute<S>> known) {
   using T = Compute<S>;
   if (query >= task.queries || key >= task.keys) return {T(0), T(0)};
-  const T p = ::exp(task.score(at, query, key, product) - known.logarithm);
+  const T p = ::exp(task.score(at, query, key, product) - known.largest - known.logarithm);
   const T left = task.left(at, query, key);
   return {p * left, p * (left * dp - known.mean)};
 }
@@ -263,13 +268,14 @@ class AttentionKernel final : public NodeKernel {
     const auto grid = [](std::int64_t blocks) { return static_cast<unsigned>(blocks); };
     if (!is_gradient_) {
       attend<S><<<grid(heads * task.query_tiles), threads, 0, stream>>>(
-          task, out<S>(pointers, 0), out<Compute<S>>(pointers, 1));
+          task, out<S>(pointers, 0), out<Compute<S>>(pointers, 1), out<Compute<S>>(pointers, 2));
       check_launch("attention");
       return;
     }
     const bool of_mask = outputs_.size() > 3;
     const Slopes<S> slopes{in<S>(pointers, at_.dy),
                            in<S>(pointers, at_.y),
+                           in<Compute<S>>(pointers, at_.largest),
                            in<Compute<S>>(pointers, at_.logarithm),
                            out<S>(pointers, 0),
                            out<S>(pointers, 1),

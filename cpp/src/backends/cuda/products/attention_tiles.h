@@ -10,11 +10,21 @@ namespace traingraph::cuda {
 constexpr int kSide = 16;   // rows of a tile, of queries or of keys
 constexpr int kChunk = 64;  // features of a tile at a time
 
-// Rows of features.
+// Rows of features. Their distance avoids bank conflicts of lanes that read the same feature.
+constexpr int kTileRow = kChunk + 1;
 template <class T>
 struct Tile {
-  T of[kSide][kChunk];
+  T of[kSide][kTileRow];
 };
+
+// Each is rounded once, whatever the compiler fuses elsewhere. So a score has the same bits in all
+// kernels: beside an offset that all scores of a row share, one bit is a large factor of e^score.
+__device__ inline float rounded_product(float x, float y) { return __fmul_rn(x, y); }
+__device__ inline double rounded_product(double x, double y) { return __dmul_rn(x, y); }
+__device__ inline float rounded_sum(float x, float y) { return __fadd_rn(x, y); }
+__device__ inline double rounded_sum(double x, double y) { return __dadd_rn(x, y); }
+__device__ inline float fused(float x, float y, float z) { return __fmaf_rn(x, y, z); }
+__device__ inline double fused(double x, double y, double z) { return __fma_rn(x, y, z); }
 
 // A block's sample, head and first row.
 struct Place {
@@ -79,9 +89,7 @@ struct AttentionTask {
       __syncthreads();
 #pragma unroll 8
       for (int c = 0; c < kChunk; ++c) {
-        // Lanes begin at different features, which avoids bank conflicts.
-        const int place = (c + static_cast<int>(threadIdx.x)) % kChunk;
-        sum += left.of[threadIdx.y][place] * right.of[threadIdx.x][place];
+        sum = fused(left.of[threadIdx.y][c], right.of[threadIdx.x][c], sum);
       }
       __syncthreads();
     }
@@ -91,11 +99,11 @@ struct AttentionTask {
   // The score of a key for a query; -inf if it is masked or does not exist.
   __device__ T score(const Place& at, std::int64_t query, std::int64_t key, T product) const {
     if (query >= queries || key >= keys) return -infinity<T>();
-    T result = scale * product;
+    T result = rounded_product(scale, product);
     if (key >= masked_keys) return result;
     const std::int64_t matrix = mask_rows == 1 ? 0 : at.n * heads + at.h;
     const std::int64_t place = (matrix * queries + query) * masked_keys + key;
-    if (added != nullptr) result += widen(added[place]);
+    if (added != nullptr) result = rounded_sum(result, widen(added[place]));
     const bool ignored = (mask != nullptr && mask[place]) ||
                          (key_mask != nullptr && key_mask[at.n * masked_keys + key]);
     return ignored ? -infinity<T>() : result;
@@ -128,7 +136,7 @@ struct AttentionTask {
 template <class S>
 struct Slopes {
   const S *dy, *y;
-  const Compute<S>* logarithm;
+  const Compute<S>*largest, *logarithm;
   S *dq, *dk, *dv, *dmask;
 };
 
