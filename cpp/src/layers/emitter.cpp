@@ -2,7 +2,10 @@
 // and errors that name it.
 #include "layers/emitter.h"
 
+#include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
+#include <traingraph/indexing.h>
+#include <traingraph/resizing.h>
 
 #include "runtime/memory/parameter_store.h"
 
@@ -31,6 +34,47 @@ ir::ValueId Lowering::step(ir::StepInput input) {
                                              ir::Type{type, {}, false}, ir::name(input));
   step_values.emplace(input, value);
   return value;
+}
+
+namespace {
+
+template <class... Layers>
+bool is_any_of(const Layer& layer) {
+  return ((dynamic_cast<const Layers*>(&layer) != nullptr) || ...);
+}
+
+// Whether it gives numbers that its sources have, and computes none.
+bool only_moves(const Layer& layer) {
+  if (const auto* scatter = dynamic_cast<const Scatter*>(&layer)) {
+    return scatter->reduction_type() == ReductionType::kNone;
+  }
+  if (const auto* upsample = dynamic_cast<const Upsample*>(&layer)) {
+    return upsample->sample_mode() == SampleMode::kNearest;
+  }
+  return is_any_of<Concatenation, Reshape, Transpose, Split, Slice, Pad, Gather, Selection>(layer);
+}
+
+}  // namespace
+
+std::vector<ir::ValueId> read_by(const Layer& layer, ir::Graph& graph,
+                                 std::vector<ir::ValueId> sources,
+                                 std::map<ir::ValueId, ir::ValueId>& widened) {
+  std::set<DataType> types;
+  for (ir::ValueId value : sources) {
+    const DataType type = graph.type(value).data_type;
+    if (is_floating_point(type)) types.insert(type);
+  }
+  if (only_moves(layer) && types.size() < 2) return sources;
+  for (ir::ValueId& value : sources) {
+    if (!ir::is_half(graph.type(value).data_type)) continue;
+    const auto [found, is_new] = widened.try_emplace(value, ir::kNone);
+    if (is_new) {
+      graph.layer = ir::kNone;
+      found->second = ops::cast(graph, value, DataType::kFloat32);
+    }
+    value = found->second;
+  }
+  return sources;
 }
 
 Emitter::Emitter(Lowering& lowering_in, const Layer& layer_in, std::vector<ir::ValueId> sources_in)

@@ -39,6 +39,12 @@ struct Lowering {
   ir::ValueId step(ir::StepInput input);
 };
 
+// What the layer reads of its sources' values: numbers of 16 bits as float32, or as they are where
+// it only moves numbers, all of one floating-point type. `widened` has what is cast already.
+std::vector<ir::ValueId> read_by(const Layer& layer, ir::Graph& graph,
+                                 std::vector<ir::ValueId> sources,
+                                 std::map<ir::ValueId, ir::ValueId>& widened);
+
 // A layer's view while it writes itself as ops.
 class Emitter {
  public:

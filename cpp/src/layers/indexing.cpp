@@ -223,8 +223,8 @@ const ClassDescription& Scatter::class_description() {
           .argument("reduction_type", &Scatter::reduction_type, "NONE overwrites, SUM adds.")
           .made_of<std::int64_t, ReductionType>(
               "Sources: values, indices, the tensor to copy. Shapes: values as Gather's result of "
-              "the tensor, to the tensor's. Types: any, all of one, and int32 or int64 indices. "
-              "NONE "
+              "the tensor, to the tensor's. Types: any, all of one, and int32 or int64 indices; "
+              "NONE keeps bits, SUM adds 16 bits as float32. NONE "
               "overwrites: of several values for one element the last in row-major order stays. "
               "Gradient: NONE: of the value "
               "that stayed alone, 0 to the copied tensor there; SUM: of every value and of the "

@@ -376,8 +376,8 @@ const ClassDescription& Upsample::class_description() {
                 })
           .text(
               "Shapes: x (…, H, W) to (…, height, width), or (…, W) to (…, width). Types: "
-              "floating-point numbers. Formula: NEAREST takes element floor(k * W / width); LINEAR "
-              "is "
+              "floating-point numbers. Formula: NEAREST takes element floor(k * W / width), bit "
+              "for bit; LINEAR is "
               "(1 - w) x[i] + w x[i + 1] at i + w = (k + 0.5) * W / width - 0.5, at least 0, or "
               "k * (W - 1) / (width - 1) with aligned corners, along each axis. Gradient: each dy "
               "to "

@@ -208,6 +208,7 @@ ValueId beside(ir::Graph& graph, ValueId a, ValueId b) {
   std::vector<ValueId> sources;
   for (const Part& part : parts) {
     if (part.start < end) return ir::kNone;
+    if (graph.type(part.value).data_type != graph.type(parts[0].value).data_type) return ir::kNone;
     const auto axis = static_cast<std::size_t>(whole.axis);
     const std::int64_t extent = graph.type(part.value).shape[axis];
     end = part.start + extent;

@@ -96,7 +96,9 @@ void gradient(Gradient& g) {
                                  ? broadcast(g.graph, inputs[static_cast<std::size_t>(reg)], type)
                                  : outputs[static_cast<std::size_t>(at)];
     const Type input = g.graph.type(g.input(i));
-    g.set(i, cast(g.graph, reduce_to(g.graph, gradient, input), input.data_type));
+    const ValueId own = reduce_to(g.graph, gradient, input);
+    // A gradient of 16 bits is rounded once, where it is complete, and not in each part.
+    g.set(i, ir::is_half(input.data_type) ? own : cast(g.graph, own, input.data_type));
   }
 }
 

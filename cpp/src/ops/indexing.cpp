@@ -49,11 +49,13 @@ std::vector<Type> infer_gather(const Inference& in) {
   return {picked(in, in.type(0), in.type(1), in.get<AxisAttributes>().axis)};
 }
 
-// dtensor: zeros to which each picked element adds its dy.
+// dtensor: zeros to which each picked element adds its dy, of 16 bits in float32.
 void gradient_of_gather(Gradient& g) {
   const Type tensor = g.graph.type(g.input(0));
   ScatterAttributes adding{g.get<AxisAttributes>().axis, true, tensor.shape, tensor.batched};
-  g.set(0, apply1(g.graph, ir::Op::scatter, std::move(adding), {g.result_gradient(), g.input(1)}));
+  ValueId dy = g.result_gradient();
+  if (ir::is_half(g.graph.type(dy).data_type)) dy = cast(g.graph, dy, DataType::kFloat32);
+  g.set(0, apply1(g.graph, ir::Op::scatter, std::move(adding), {dy, g.input(1)}));
 }
 
 std::vector<Type> infer_scatter(const Inference& in) {

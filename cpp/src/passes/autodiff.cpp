@@ -44,6 +44,10 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
     }
     // Parts of one value, as of a split, lie beside each other and need no sum.
     const ValueId whole = ops::beside(graph, slot, part);
+    // Sums of 16 bits are float32, so that a gradient of many parts is rounded once.
+    if (whole == kNone && ir::is_half(graph.type(slot).data_type)) {
+      slot = ops::cast(graph, slot, DataType::kFloat32);
+    }
     slot = whole != kNone ? whole : ops::binary(graph, ir::Scalar::add, slot, part);
   };
   for (const Seed& seed : seeds) accumulate(seed.value, seed.gradient);

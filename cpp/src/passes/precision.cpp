@@ -151,7 +151,8 @@ class Mixing {
 
   bool computes_half(const Node& node) const {
     if (is_product(node.op)) return true;
-    if (!follows(node.op)) return false;
+    // What has 16 bits of its own is only moved.
+    if (!follows(node.op) || !convertible(node.outputs[0])) return false;
     const auto flows = [&](ValueId value) { return flows_half_[at(value)]; };
     const ops::Properties& of = properties(node.op);
     if (of.follows_readers && wanted_[at(node.outputs[0])]) return true;

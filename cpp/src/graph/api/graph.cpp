@@ -78,16 +78,12 @@ std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<Tenso
     if (i == 0) lowering.declared_batch = lowering.batch = d.shape[0];
     const ir::ValueId value = lowering.graph.add_source(
         ir::Source::bound, static_cast<int>(i), {d.data_type, d.shape, true}, sources[i]->label());
-    if (ir::is_half(d.data_type)) {
-      values.push_back(ops::cast(lowering.graph, value, DataType::kFloat32));
-      continue;
-    }
-    if (is_floating_point(d.data_type) && lowering.data_type == DataType::kFloat32) {
-      lowering.data_type = d.data_type;
-    }
+    if (d.data_type == DataType::kFloat64) lowering.data_type = d.data_type;
     values.push_back(value);
   }
-  Emitter emitter(lowering, layer, values, sources);
+  std::map<ir::ValueId, ir::ValueId> widened;
+  Emitter emitter(lowering, layer, read_by(layer, lowering.graph, std::move(values), widened),
+                  sources);
   layer.emit(emitter);
   std::vector<TensorPtr> results;
   for (ir::ValueId value : emitter.results) {

@@ -17,13 +17,12 @@ ir::Graph with_gradients(const Layer& layer, const std::vector<TensorDescriptor>
   Lowering lowering;
   std::vector<ir::ValueId> values;
   for (const TensorDescriptor& d : sources) {
-    const ir::ValueId value =
-        lowering.graph.add_source(ir::Source::bound, static_cast<int>(values.size()),
-                                  {d.data_type, d.shape, false}, "source");
-    const bool half = ir::is_half(d.data_type);
-    if (is_floating_point(d.data_type) && !half) lowering.data_type = d.data_type;
-    values.push_back(half ? ops::cast(lowering.graph, value, DataType::kFloat32) : value);
+    values.push_back(lowering.graph.add_source(ir::Source::bound, static_cast<int>(values.size()),
+                                               {d.data_type, d.shape, false}, "source"));
+    if (d.data_type == DataType::kFloat64) lowering.data_type = d.data_type;
   }
+  std::map<ir::ValueId, ir::ValueId> widened;
+  values = read_by(layer, lowering.graph, std::move(values), widened);
   Emitter emitter(lowering, layer, values);
   layer.emit(emitter);
   for (const auto& [tensor, value] : lowering.parameter_values) values.push_back(value);

@@ -32,10 +32,7 @@ ValueId LossScaling::scaled(ValueId seed) {
 }
 
 ValueId LossScaling::unscaled(ValueId gradient) {
-  const DataType type = graph_.type(gradient).data_type;
-  // Of a tensor of 16 bits: what the cast at its border was given, before it is rounded.
-  if (ir::is_half(type)) gradient = graph_.node(graph_.value(gradient).producer).inputs[0];
-  return ops::cast(graph_, ops::binary(graph_, Scalar::divide, gradient, scale_), type);
+  return ops::binary(graph_, Scalar::divide, gradient, scale_);
 }
 
 ValueId LossScaling::all_finite(const std::vector<ValueId>& gradients) {

@@ -89,8 +89,8 @@ class Writer {
     return gpu_of(backend_named(state_.device->backend(), state_.device->index())) >= 0;
   }
 
-  // The one floating-point type of the graph's own tensors. What layers read in 16 bits is widened
-  // to float32; parameters are never that narrow.
+  // The one floating-point type that layers compute in: float32 for what they read in 16 bits.
+  // Parameters are never that narrow.
   DataType floating_type() const {
     DataType found = DataType::kInvalid;
     auto add = [&](const NodeRecord& node, const Tensor& tensor, bool is_parameter) {
@@ -166,24 +166,14 @@ class Writer {
     return bind(tensor->label(), tensor, false);
   }
 
-  // What layers compute with: numbers of 16 bits become float32 where they come in.
-  ValueId widened(ValueId value) {
-    if (!ir::is_half(graph().type(value).data_type)) return value;
-    const auto [found, is_new] = widened_.try_emplace(value, kNone);
-    if (is_new) {
-      graph().layer = kNone;
-      found->second = ops::cast(graph(), value, DataType::kFloat32);
-    }
-    return found->second;
-  }
-
   void emit(const Layer& layer, std::vector<TensorPtr> sources,
             const std::vector<TensorPtr>* results) {
     const auto* loss = dynamic_cast<const Loss*>(&layer);
     if (loss != nullptr) read_weights(*loss, sources);
     std::vector<ValueId> values;
-    for (const TensorPtr& tensor : sources) values.push_back(widened(source(tensor)));
-    Emitter emitter(out_.lowering, layer, std::move(values), sources);
+    for (const TensorPtr& tensor : sources) values.push_back(source(tensor));
+    Emitter emitter(out_.lowering, layer, read_by(layer, graph(), std::move(values), widened_),
+                    sources);
     layer.emit(emitter);
     if (emitter.results.size() != results->size()) {
       emitter.fail_shape("expected " + std::to_string(results->size()) + " results but got " +
@@ -372,7 +362,7 @@ class Writer {
   const Mode mode_;
   std::vector<NodeRecord> nodes_;
   LoweredGraph out_;
-  std::map<ValueId, ValueId> widened_;  // by what came in
+  std::map<ValueId, ValueId> widened_;  // values of 16 bits as float32
   std::vector<const Tensor*> loss_sources_;
   std::map<const Tensor*, bool> means_;  // losses and what is made of them: all of them means?
 };

@@ -161,6 +161,7 @@ class TrainingWriter {
     for (std::size_t k = 0; k < wanted_.size(); ++k) {
       if (gradients[k] == kNone) continue;
       if (scaling_ != nullptr) gradients[k] = scaling_->unscaled(gradients[k]);
+      gradients[k] = ops::cast(graph(), gradients[k], graph().type(values[k]).data_type);
       out_.gradients.emplace(wanted_[k].tensor.get(), gradients[k]);
       if (wanted_[k].readable) graph().value(gradients[k]).keep = true;
     }

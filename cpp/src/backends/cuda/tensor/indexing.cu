@@ -1,5 +1,5 @@
-// Gather, scatter and select. Several values for one element are applied in row-major order, as in
-// a loop: one thread owns each target, and no addition is atomic.
+// Gather, scatter and select, of 16 bits by their bits. Several values for one element are applied
+// in row-major order, as in a loop: one thread owns each target, and no addition is atomic.
 #include "backends/cuda/device/broadcast.h"
 #include "backends/cuda/device/indices.h"
 #include "backends/cuda/kernel/node_kernel.h"
@@ -329,15 +329,20 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
       node.op != ir::Op::gather) {
     return Support::no("slices of more than 2^24 elements");
   }
-  return supports_any_type(graph, node, node.outputs[0]);
+  const auto* scatter = std::get_if<ir::ScatterAttributes>(&node.attributes);
+  if (scatter != nullptr && scatter->adds) return supports_any_type(graph, node, node.outputs[0]);
+  return supports_any_type(graph, node, node.inputs[1]);
 }
 
 Support supports_select(const ir::Graph& graph, const ir::Node& node) {
-  return supports_any_type(graph, node, node.outputs[0]);
+  return supports_any_type(graph, node, node.inputs[0]);
 }
 
 template <template <class> class K>
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  if (ir::is_half(graph.type(node.outputs[0]).data_type)) {
+    return std::make_unique<K<std::uint16_t>>(graph, node, context);
+  }
   return make_of_type<K>(graph, node, context, node.outputs[0]);
 }
 

@@ -83,7 +83,7 @@ struct Rows {
   int extent, inner, logarithm;
 };
 
-// Which 16-bit type: 0 float16, 1 bfloat16.
+// Which 16-bit type: 0 float16, 1 bfloat16; 2: bits that are only moved.
 struct Half {
   int kind;
 };

@@ -38,6 +38,25 @@ struct Alone {
   }
 };
 
+// Whether its results have the bits of its operands: of NaN those would change on the way to
+// float32.
+bool only_moves(const ir::Node& node) {
+  switch (node.op) {
+    case ir::Op::concatenate:
+    case ir::Op::slice:
+    case ir::Op::pad:
+    case ir::Op::transpose:
+    case ir::Op::gather:
+    case ir::Op::scatter_gradient:
+    case ir::Op::select:
+      return true;
+    case ir::Op::scatter:
+      return !std::get<ir::ScatterAttributes>(node.attributes).adds;
+    default:
+      return false;
+  }
+}
+
 bool has_half(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
@@ -79,7 +98,7 @@ class Widened final : public Kernel {
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
         inputs_(node.inputs.size()) {
     for (const auto* operands : {&node.inputs, &node.outputs}) {
-      for (ir::ValueId id : *operands) add(graph, id);
+      for (ir::ValueId id : *operands) add(graph, id, only_moves(node));
     }
     const Alone alone(graph, node);
     std::string reasons;
@@ -119,11 +138,11 @@ class Widened final : public Kernel {
     std::size_t offset;  // of its float32 form in the workspace
   };
 
-  void add(const ir::Graph& graph, ir::ValueId id) {
+  void add(const ir::Graph& graph, ir::ValueId id, bool is_moved) {
     const ir::Type& type = graph.type(id);
     const bool half = ir::is_half(type.data_type);
-    operands_.push_back(
-        {id, half, {type.data_type == DataType::kBFloat16 ? 1 : 0}, type.elements(), bytes_});
+    const int kind = is_moved ? 2 : type.data_type == DataType::kBFloat16 ? 1 : 0;
+    operands_.push_back({id, half, {kind}, type.elements(), bytes_});
     if (half) {
       bytes_ += (static_cast<std::size_t>(type.elements()) * sizeof(float) + 63) / 64 * 64;
     }
