@@ -115,6 +115,37 @@ def test_convolution_gradients(name):
     check("convolution_gradient_weights", to_weights, [dy, x])
 
 
+MANY_SAMPLES = {
+    "one beyond a part": (1025, 3, (4, 5), 8),
+    "some parts": (3001, 16, (3, 3), 16),
+    "one channel": (2500, 1, (5, 4), 5),
+}
+
+
+@pytest.mark.parametrize("name", MANY_SAMPLES)
+@pytest.mark.usefixtures("threads")
+def test_the_gradient_of_weights_in_parts_of_the_samples(name):
+    n, c, size, o = MANY_SAMPLES[name]
+    x, weights, attributes = convolution(n, c, size, o, (3, 3), before=(1, 1))
+    dy = numbers(3, (n, o, *size))
+    to_weights = {**attributes, "result_shape": weights.shape}
+    check("convolution_gradient_weights", to_weights, [dy, x])
+
+
+@pytest.mark.parametrize(("n", "c", "size"), [(300_000, 1, 3), (100_000, 8, 2)])
+def test_equal_terms_of_many_samples(n, c, size):
+    """Each addition to a sum in float32 errs alike: by a part of the terms that were added."""
+    padding = 0 if size == 3 else 1
+    x, weights, attributes = convolution(n, c, (size, size), c, (3, 3), before=(padding, padding))
+    x[:] = 1 / 3
+    dy = np.full((n, c, 1, 1) if size == 3 else x.shape, np.float32(1 / 3))
+    to_weights = {**attributes, "result_shape": weights.shape}
+    got = run("convolution_gradient_weights", to_weights, [dy, x], "cpu")[0]
+    terms = np.full((3, 3), n) if size == 3 else n * np.outer([1, 2, 1], [1, 2, 1])
+    right = np.tile(terms * float(x.flat[0]) ** 2, (c, c, 1, 1))
+    np.testing.assert_allclose(got, right, rtol=0, atol=1e-4 * right.max())
+
+
 @pytest.mark.skipif(
     os.environ.get("TRAINGRAPH_ISA") == "v2", reason="oneDNN's gradients for SSE4.1 are plain"
 )

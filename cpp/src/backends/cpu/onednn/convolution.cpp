@@ -304,6 +304,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  if (has_many_samples(graph, node)) return make_in_parts(graph, node, make);
   const Problem p = problem_of(graph, node);
   const Operands o = operands_of(node);
   const Epilogue epilogue = *epilogue_of(p.attributes.epilogue);

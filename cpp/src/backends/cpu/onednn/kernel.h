@@ -114,6 +114,13 @@ bool is_plain_loop(const dnnl::primitive_desc_base& description);
 // divide by what a larger one has become.
 Support supports_operands(const ir::Graph& graph, const ir::Node& node);
 
+// Whether it is a gradient of weights over more samples than one primitive may add up, and the
+// kernel that adds them up in parts; `make` makes the one of a part. In samples_in_parts.cpp.
+using MakeKernel = std::unique_ptr<Kernel> (*)(const ir::Graph&, const ir::Node&);
+bool has_many_samples(const ir::Graph& graph, const ir::Node& node);
+std::unique_ptr<Kernel> make_in_parts(const ir::Graph& graph, const ir::Node& node,
+                                      MakeKernel make);
+
 // One file each.
 const std::vector<KernelEntry>& convolution_entries();
 const std::vector<KernelEntry>& matmul_entries();
