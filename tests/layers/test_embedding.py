@@ -129,7 +129,8 @@ def test_as_torch(options, dtype, device):
             torch.tensor(picks), theirs, options.get("padding_index"), options.get("maximum_norm"),
             options.get("p_norm", 2.0), options.get("scales_gradient_by_frequency", False),
         )  # fmt: skip
-        loss = (found**2).sum()
+        ours.label = RNG.normal(size=ours.label.shape).astype(dtype)
+        loss = ((found - torch.tensor(ours.label)) ** 2).sum()
         (slope,) = torch.autograd.grad(loss, theirs)
         with torch.no_grad():
             theirs -= 0.5 * slope
@@ -327,6 +328,7 @@ def test_the_padding_row_stays(device, optimizer):
     }[optimizer]()
     weights = tensor(start(), "float32")
     net = Trained(weights, device, optimizer=made, padding_index=3, maximum_norm=2.0)
+    net.label = np.ones_like(net.label)  # not what the row holds: it is pulled there
     for _ in range(4):
         net.step([[3, 0, 3], [1, 3, 3]])
     assert not net.table()[3].any()
@@ -497,6 +499,26 @@ def test_gradient_data(device):
     found = net.training.gradient_data(for_parameter=net.weights, layer=net.layer)
     times = np.float32([3, 2, 0, 0, 0, 0, 1])
     np.testing.assert_array_equal(found, 2 * times[:, None] * np.ones(DIMENSION, np.float32))
+
+
+@everywhere
+@pytest.mark.parametrize("padding", [0, 3, COUNT - 1])
+@pytest.mark.parametrize("by_frequency", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3), (40, 30)])
+def test_no_gradient_reaches_the_padding_row(shape, by_frequency, padding, device):
+    """Wherever its picks are, and whatever the others get."""
+    options = {"padding_index": padding, "scales_gradient_by_frequency": by_frequency}
+    net = Trained(tensor(np.ones((COUNT, DIMENSION)), "float32"), device, shape, **options)
+    picks = np.random.default_rng(1).integers(0, COUNT, shape)
+    picks[0, 0] = picks[-1, -1] = padding
+    net.label = np.full_like(net.label, -1)
+    net.forward(picks)
+    net.training.execute_gradient(options="synchronous")
+    found = net.training.gradient_data(for_parameter=net.weights, layer=net.layer)
+    times = np.bincount(picks.ravel(), minlength=COUNT)
+    right = 4.0 * (np.minimum(times, 1) if by_frequency else times)
+    right[padding] = 0
+    np.testing.assert_array_equal(found, np.tile(right[:, None], DIMENSION))
 
 
 @pytest.mark.parametrize(

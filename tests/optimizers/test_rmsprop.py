@@ -1,10 +1,13 @@
 """RMSProp against its formula, and how the fuzz draws and computes it."""
 
 import numpy as np
+import pytest
+from given_gradients import Given
 from random_graphs.optimizer import Optimizer
 from updates import checks, f32
 
 import traingraph as tg
+from harness import everywhere
 
 
 def rmsprop(p, g, s, t, lr, momentum=0.0, alpha=0.99, eps=1e-8, centered=False):
@@ -32,6 +35,25 @@ RULES = {
 }
 
 test_updates_follow_the_formulas = checks(RULES)
+
+
+@everywhere
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+@pytest.mark.parametrize("alpha", [0.0, 0.25, 0.5, 0.75, 0.99, 1.0])
+def test_a_variance_that_rounding_makes_negative_is_0(alpha, momentum, device):
+    """Of constant gradients it goes to 0, on either side where float32 rounds."""
+    gradients = np.random.default_rng(6).uniform(-4, 4, 64).astype(np.float32)
+    optimizer = tg.MLCRMSPropOptimizer(
+        learning_rate=0.125, momentum_scale=momentum, alpha=alpha, epsilon=1.0, is_centered=True
+    )
+    net = Given(optimizer, [64], device)
+    rule = {"momentum": momentum, "alpha": alpha, "eps": 1.0, "centered": True}
+    right, kept = np.zeros(64), {}
+    for step in range(60):
+        net.step(gradients)
+        right = rmsprop(right, gradients.astype(np.float64), kept, step, 0.125, **rule)
+    # A root that rounding has left is at most that of a few units of float32.
+    np.testing.assert_allclose(net.values()[0], right, rtol=5e-3)
 
 
 # --- for the fuzz
