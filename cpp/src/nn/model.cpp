@@ -128,9 +128,9 @@ std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptio
   const TensorPtr x = Tensor::create(input_of(options, whole));
   const auto graph = std::make_shared<Graph>();
   TensorPtr prediction = whole(graph, x);
-  // The loss and `predict` take the last result that nobody reads.
+  // The loss and `predict` take the last layer's first result.
   const std::vector<LayerPtr> layers = graph->layers();
-  if (layers.empty() || graph->result_tensors(layers.back()) != std::vector{prediction}) {
+  if (layers.empty() || graph->result_tensors(layers.back()).front() != prediction) {
     prediction = graph->reshape(prediction->descriptor().shape, prediction);
   }
   const TensorPtr y =

@@ -173,7 +173,8 @@ void bind_handle(py::module_& module) {
   options.disable_function_signatures();
   cls.def_property_readonly(
       "result", &Handle::result,
-      "The loss of a training step, the last result of an inference, as a NumPy scalar or array; "
+      "The loss of a training step, the last layer's first result of an inference, as a NumPy "
+      "scalar or array; "
       "None for gradient and update. Waits.",
       "result(self) -> typing.Any\n\nThe result.");
   cls.def_property_readonly(

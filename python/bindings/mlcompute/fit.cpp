@@ -136,10 +136,12 @@ py::object predict(ExecutableGraph& self, const Arguments& given) {
 
 void add_predict(const py::module_& module, const char* name) {
   auto cls = described<ExecutableGraph>(module, name);
-  def_method(cls, "predict", "numpy.ndarray",
-             {"inputs: Mapping[str, ArrayLike] | ArrayLike, batch_size: int = 0"},
-             "The last result that is no loss, for all samples on axis 0, batch by batch.",
-             predict);
+  def_method(
+      cls, "predict", "numpy.ndarray",
+      {"inputs: Mapping[str, ArrayLike] | ArrayLike, batch_size: int = 0"},
+      "The first result of the last layer that is no loss, for all samples on axis 0, batch by "
+      "batch.",
+      predict);
 }
 
 }  // namespace

@@ -6,8 +6,11 @@ from typing import Any
 
 from . import losses, optimizers
 from .layer import Invalid, Shape, joined, need
-from .program import Program, gradients_reach, shapes, trained
+from .program import Program, gradients_reach, last_of, shapes, trained
 from .table import LAYERS
+
+WITH_SEVERAL = ["MLCLSTMLayer", "MLCSplitLayer"]
+"""Layers with several results."""
 
 
 class Drawing:
@@ -84,9 +87,9 @@ class Drawing:
         return node
 
 
-def draw_node(drawing: Drawing) -> None:
-    source = drawing.read()
-    names, nodes = list(drawing.layers), drawing.nodes
+def draw_node(drawing: Drawing, of: list[str] | None = None) -> None:
+    source, nodes = drawing.read(), drawing.nodes
+    names = of or list(drawing.layers)
     often = [drawing.layers[name].often for name in names]
     kind = drawing.random.choices(names, often)[0]
     before = list(drawing.values)
@@ -105,6 +108,17 @@ def draw_node(drawing: Drawing) -> None:
     drawing.shapes = found
 
 
+def draw_nodes(drawing: Drawing, wanted: int) -> None:
+    """Many of them end in several results."""
+    for _ in range(3 * wanted):
+        if len(drawing.nodes) < wanted:
+            draw_node(drawing)
+    if drawing.chance(0.3):
+        for _ in range(3):
+            if f"{last_of(drawing.nodes)}_1" not in drawing.shapes:
+                draw_node(drawing, WITH_SEVERAL)
+
+
 def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Program:
     device = random.choice(devices)
     drawing = Drawing(random, judged_by_reference and device != "reference")
@@ -114,14 +128,13 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
     drawing.flows = [drawing.value("input", shape, kind)]
     nodes = drawing.nodes
     wanted = random.randrange(1, 11)
-    for _ in range(3 * wanted):
-        if len(nodes) < wanted:
-            draw_node(drawing)
+    draw_nodes(drawing, wanted)
     need(bool(nodes), "no node")
     read = {source for node in nodes.values() for source in node["sources"]}
     results = [name for name in drawing.shapes if name.startswith("n")]
     leaves = [name for name in results if name not in read]
-    targets = [leaves[-1], *(name for name in leaves[:-1] if drawing.chance(0.4))]
+    first = f"{last_of(nodes)}_0"
+    others = [name for name in leaves if name != first and drawing.chance(0.4)]
     micro = drawing.choice([1, 1, 1, 1, 1, 2, 3])
     steps = random.randrange(2, 5) * micro
     varied = drawing.batch and drawing.chance(0.5)
@@ -133,16 +146,16 @@ def draw(random: Random, devices: list[str], judged_by_reference: bool) -> Progr
         "type": "float64" if device == "reference" else "float32", "batch": drawing.batch,
         "values": {name: v for name, v in drawing.values.items() if name in read},
         "nodes": nodes,
-        "losses": [losses.draw(drawing, name, drawing.shapes[name]) for name in targets],
+        "losses": [losses.draw(drawing, name, drawing.shapes[name]) for name in [first, *others]],
         "optimizer": optimizers.draw(drawing), "rows": rows, "micro": micro, "outputs": outputs,
         "phases": drawing.chance(0.5), "fused": drawing.chance(0.85),
         "input_gradients": drawing.chance(0.25), "limit": drawing.chance(0.1),
         "threads": drawing.choice([1, 1, 1, 2]),
     }  # fmt: skip
-    return program | draw_uses(drawing, program, leaves)
+    return program | draw_uses(drawing, program)
 
 
-def draw_uses(drawing: Drawing, program: Program, leaves: list[str]) -> Program:
+def draw_uses(drawing: Drawing, program: Program) -> Program:
     """What else a program does with its graph."""
     nodes, ends = program["nodes"], [loss["source"] for loss in program["losses"]]
     for node in nodes.values():
@@ -156,7 +169,7 @@ def draw_uses(drawing: Drawing, program: Program, leaves: list[str]) -> Program:
     rebound = keeps and program["micro"] == 1 and drawing.chance(0.15)
     again = drawing.chance(0.75) or any("again" in node for node in nodes.values())
     return {
-        "loss_layer": ends == leaves[-1:] and drawing.chance(0.4),
+        "loss_layer": len(ends) == 1 and drawing.chance(0.5),
         "split": 0 if again else drawing.random.randrange(len(nodes)),
         "inner": [name for name in going if drawing.chance(0.05)],
         "user": drawing.choice(going) if program["phases"] and drawing.chance(0.2) else None,

@@ -23,6 +23,11 @@ def first(program: Program, name: str) -> str:
     return str(program["nodes"][name].get("again", name))
 
 
+def last_of(nodes: dict[str, Any]) -> str:
+    """The one whose first result a loss of the training graph's own compares."""
+    return next(reversed(nodes), "")
+
+
 def shapes(program: Program) -> dict[str, Shape]:
     """Of all values and results; raises Invalid."""
     found = {name: list(value["shape"]) for name, value in program["values"].items()}
@@ -39,6 +44,8 @@ def shapes(program: Program) -> dict[str, Shape]:
             found[f"{name}_{k}"] = shape
     need(bool(program["losses"]), "no loss")
     need(all(loss["source"] in found for loss in program["losses"]), "a loss without source")
+    if program.get("loss_layer"):
+        need(program["losses"][0]["source"] == f"{last_of(program['nodes'])}_0", "another loss")
     return found
 
 

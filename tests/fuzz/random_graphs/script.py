@@ -179,11 +179,13 @@ def ending(program: Program) -> list[str]:
         source, rows = program["losses"][0]["source"], "rows" if program["batch"] else "0"
         lines += [
             f"last = {arrays(program, [source], 'inference')}['inference {source}']",
-            "inference.execute(inputs_data=inputs, loss_labels_data=labels, "
+            "run = inference.execute(inputs_data=inputs, loss_labels_data=labels, "
             "loss_label_weights_data=weights, outputs_data={'inference': last}, "
             f"batch_size={rows}, options='synchronous')",
             "found['inference'] = last",
         ]
+        if program.get("loss_layer"):  # no layer of the graph: the prediction is the result
+            lines.append("found['inference result'] = np.array(run.result)")
     lines += [
         "for step, (run, written) in enumerate(runs):",
         "    found[f'loss {step}'] = np.array(run.result)",

@@ -186,6 +186,8 @@ def judge(program: Program, rounding: Rounding) -> dict[str, np.ndarray]:
             at.frozen = True
         compute_nodes(t, program, values, layers, rounding, noise)
         out["inference"] = values[program["losses"][0]["source"]]
+        if program.get("loss_layer"):
+            out["inference result"] = out["inference"]
     if not program.get("waits", True):  # an inference graph may have changed a table
         last = len(rows_of) - 1
         out |= {f"trained {name} {last}": kept[name].detach().clone() for name in names}

@@ -326,7 +326,8 @@ const ClassDescription& TrainingGraph::class_description() {
             "Without a loss the gradient starts from what the caller supplies; without an "
             "optimizer nothing is updated.")
         .form({graph_objects(),
-               optional_argument<LayerPtr>("loss_layer", "What gives the loss of the last result."),
+               optional_argument<LayerPtr>("loss_layer",
+                                           "What gives the loss of the last layer's first result."),
                optional_argument<OptimizerPtr>("optimizer", "What updates parameters.")},
               [](const Given& given) {
                 return std::make_shared<TrainingGraph>(given.get<Graphs>("graph_objects"),

@@ -59,7 +59,10 @@ class Writer {
         if (!state_.constants.contains(tensor)) declare(name, tensor);
       }
     }
-    if (mode_ == Mode::prediction) leave_out_losses();
+    if (mode_ == Mode::prediction) {
+      nodes_ = nodes_without_losses();
+      if (nodes_.empty()) throw InvalidArgument("[predict] expected a layer that is no loss");
+    }
     for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
     check_declared();
     const NodeRecord& last = nodes_.back();
@@ -67,7 +70,7 @@ class Writer {
     const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
     if (scores && mode_ != Mode::prediction) add_loss();
     find_ends();
-    report_sum();
+    report_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
     if (out_.lowering.training && out_.lowering.micro_batched) draw_by_micro_batch(out_.lowering);
@@ -183,7 +186,7 @@ class Writer {
       out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
     }
     if (loss != nullptr) {
-      means_[results->front().get()] = loss->descriptor().reduction == ReductionType::kMean;
+      means_[results->front()] = loss->descriptor().reduction == ReductionType::kMean;
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
       out_.prediction = sources[0];
@@ -219,24 +222,27 @@ class Writer {
       bool is_scored = false;
       bool is_mean = true;
       for (const TensorPtr& tensor : node.sources) {
-        const auto loss = means_.find(tensor.get());
+        const auto loss = means_.find(tensor);
         read.insert(tensor.get());
         if (loss == means_.end()) continue;
         is_scored = true;
         is_mean = is_mean && loss->second;
       }
       if (!is_scored) continue;
-      for (const TensorPtr& result : node.results) means_[result.get()] = is_mean;
+      for (const TensorPtr& result : node.results) means_[result] = is_mean;
     }
     for (const auto& [tensor, is_mean] : means_) {
-      if (!read.contains(tensor)) out_.ends.push_back({out_.tensors.at(tensor), is_mean});
+      if (read.contains(tensor.get())) continue;
+      out_.ends.push_back({out_.tensors.at(tensor.get()), is_mean, tensor});
     }
     std::sort(out_.ends.begin(), out_.ends.end(),
               [](const auto& a, const auto& b) { return a.value < b.value; });
   }
 
-  // Several losses are trained on by their sum, which is what an execution reports.
-  void report_sum() {
+  // Training reports what it is trained on, whichever layer is the last one: several losses are
+  // trained on by their sum.
+  void report_loss() {
+    if (out_.ends.size() == 1 && state_.training) out_.result_tensor = out_.ends.front().tensor;
     if (out_.ends.size() < 2) return;
     graph().layer = kNone;
     ValueId sum = kNone;
@@ -250,50 +256,36 @@ class Writer {
     out_.tensors.emplace(out_.result_tensor.get(), sum);
   }
 
-  // Losses, and what is made of them.
-  void leave_out_losses() {
+  // Losses and what is made of them are left out.
+  std::vector<NodeRecord> nodes_without_losses() const {
     std::set<const Tensor*> absent;
     std::vector<NodeRecord> kept;
-    for (NodeRecord& node : nodes_) {
+    for (const NodeRecord& node : nodes_) {
       const bool reads_absent =
           std::any_of(node.sources.begin(), node.sources.end(),
                       [&](const TensorPtr& tensor) { return absent.contains(tensor.get()); });
       if (reads_absent || dynamic_cast<const Loss*>(node.layer.get()) != nullptr) {
         for (const TensorPtr& result : node.results) absent.insert(result.get());
       } else {
-        kept.push_back(std::move(node));
+        kept.push_back(node);
       }
     }
-    nodes_ = std::move(kept);
-    if (nodes_.empty()) throw InvalidArgument("[predict] expected a layer that is no loss");
+    return kept;
   }
 
-  // The layer given to the constructor: over the last result that nobody reads.
+  // The layer given to the constructor compares what `predict` gives: the last layer's first
+  // result. Losses of the graph's own stand beside it.
   void add_loss() {
     if (dynamic_cast<const Loss*>(state_.loss_layer.get()) == nullptr) {
       throw InvalidArgument("[compile] expected a loss layer but got " +
                             state_.loss_layer->description());
     }
-    // Losses of the graph's own stand beside it: what they read and give is left out.
-    const auto is_loss = [](const NodeRecord& node) {
-      return dynamic_cast<const Loss*>(node.layer.get()) != nullptr;
-    };
-    std::set<const Tensor*> read;
-    for (const NodeRecord& node : nodes_) {
-      if (is_loss(node)) continue;
-      for (const TensorPtr& tensor : node.sources) read.insert(tensor.get());
-    }
-    TensorPtr prediction;
-    for (const NodeRecord& node : nodes_) {
-      if (is_loss(node)) continue;
-      for (const TensorPtr& tensor : node.results) {
-        if (!read.contains(tensor.get())) prediction = tensor;
-      }
-    }
-    if (prediction == nullptr) {
+    const std::vector<NodeRecord> scored = nodes_without_losses();
+    if (scored.empty()) {
       throw InvalidArgument(
           "[compile] expected a layer before the loss but the graph has losses only");
     }
+    const TensorPtr& prediction = scored.back().results.front();
     std::vector<TensorPtr> sources{prediction, state_.loss_labels.front().second};
     if (!state_.loss_label_weights.empty()) {
       sources.push_back(state_.loss_label_weights.front().second);
@@ -364,7 +356,7 @@ class Writer {
   LoweredGraph out_;
   std::map<ValueId, ValueId> widened_;  // values of 16 bits as float32
   std::vector<const Tensor*> loss_sources_;
-  std::map<const Tensor*, bool> means_;  // losses and what is made of them: all of them means?
+  std::map<TensorPtr, bool> means_;  // losses and what is made of them: all of them means?
 };
 
 }  // namespace

@@ -54,12 +54,13 @@ struct LoweredGraph {
   Lowering lowering;
   std::vector<BoundSlot> bound;
   std::map<const Tensor*, ir::ValueId> tensors;  // every tensor of the graph
-  ir::ValueId result = ir::kNone;                // the loss, else the last result
+  ir::ValueId result = ir::kNone;                // the loss, else the last layer's first result
   TensorPtr result_tensor;
   // Where gradients start: losses, and sums and other expressions of losses.
   struct End {
     ir::ValueId value;
     bool is_mean;
+    TensorPtr tensor;
   };
   std::vector<End> ends;
   // What the last loss compares; null without a loss.
