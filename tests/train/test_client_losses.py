@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from client_networks import SYNCHRONOUS, descriptor, numbers, sgd, training_of
+from client_networks import SYNCHRONOUS, descriptor, inference_of, numbers, sgd, training_of
 from linear_regression import LABELS, POINTS, LinearRegression
 
 import traingraph as tg
@@ -85,6 +85,92 @@ def test_row_06_other_losses_have_a_value_per_element(name: str, reduction: str)
     source = np.zeros((4, 3), np.float32)
     out.copy_data_from_device_memory(source)
     np.testing.assert_allclose(source, 3 * values, rtol=1e-6)
+
+
+ROWS, CHANNELS = 2, 14  # two anchors of 5 + 2 numbers
+LOSSES = [*(member.name.lower() for member in tg.MLCLossType), "yolo"]
+
+
+def loss_layer(name: str) -> tg.MLCLayer:
+    if name == "yolo":
+        boxes = [(0.75, 1.0), (2.0, 1.5)]
+        descriptor = tg.MLCYOLOLossDescriptor(anchor_boxes=boxes, anchor_box_count=len(boxes))
+        return tg.MLCYOLOLossLayer(descriptor=descriptor)
+    descriptor = tg.MLCLossDescriptor(type=name, reduction_type="mean")
+    return tg.MLCLossLayer(descriptor=descriptor)
+
+
+@pytest.mark.parametrize("beside", ["alone", "an inference graph compiled later", "that has run"])
+@pytest.mark.parametrize("place", ["constructor", "node"])
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+def test_row_06_a_handler_reads_its_own_step_whatever_the_loss(
+    name: str, place: str, beside: str, device: str
+) -> None:
+    """Source and labels of the loss, the last layer's result and the loss, in each kind of call."""
+    shape = (ROWS, CHANNELS, 2, 2)
+    x, y = tg.MLCTensor(shape=shape), tg.MLCTensor(shape=shape)
+    graph = tg.MLCGraph()
+    scaled = tg.MLCActivationLayer.linear(scale=0.5, bias=0.25)
+    source = graph.node(scaled, source=x)
+    last = graph.node(tg.MLCActivationLayer.sigmoid(), source=x)
+    if place == "node":
+        graph.node(loss_layer(name), sources=[source], loss_labels=[y])
+        given = None
+    else:
+        given, source = loss_layer(name), last
+    training = training_of(graph, {"x": x}, {"y": y}, given, device=device)
+    inference = inference_of(graph, device, x=x) if beside != "alone" else None
+    values, labels, other = (np.abs(numbers(*shape, seed=k)).clip(0, 0.99) for k in range(3))
+
+    def expected(data: np.ndarray) -> dict[int, np.ndarray]:
+        of_last = 1 / (1 + np.exp(-data))
+        return {
+            id(x): data, id(y): labels, id(last): of_last,
+            id(source): of_last if place == "constructor" else 0.5 * data + 0.25,
+        }  # fmt: skip
+
+    read: list[tuple[str, dict[int, np.ndarray], np.ndarray | None]] = []
+
+    def reading(call: str):
+        def handler(result: tg.MLCTensor, error: Exception | None, seconds: float) -> None:
+            assert error is None
+            found = {}
+            for tensor in (x, y, source, last):
+                found[id(tensor)] = np.full(shape, np.nan, np.float32)
+                tensor.copy_data_from_device_memory(found[id(tensor)])
+            loss = None
+            if result is not None:
+                loss = np.full(result.descriptor.shape, np.nan, np.float32)
+                result.copy_data_from_device_memory(loss)
+                np.testing.assert_array_equal(loss, result.data)
+            read.append((call, found, loss))
+
+        return handler
+
+    if beside == "that has run":
+        inference.execute(inputs_data={"x": other}, options=SYNCHRONOUS)
+    data = {"inputs_data": {"x": values}, "loss_labels_data": {"y": labels}}
+    handles = [training.execute(**data, completion_handler=reading("execute"))]
+    if beside == "that has run":  # behind the step, but before it is waited for
+        handles.append(inference.execute(inputs_data={"x": other}))
+    training.bind_and_write_data({"x": values, "y": labels}, for_inputs={"x": x, "y": y})
+    handles.append(training.execute_forward(completion_handler=reading("forward")))
+    handles.append(training.execute_gradient(completion_handler=reading("gradient")))
+    for handle in handles:
+        handle.wait()
+    assert [call for call, _, _ in read] == ["execute", "forward", "gradient"]
+    for call, found, loss in read:
+        for key, value in expected(values).items():
+            np.testing.assert_allclose(found[key], value, rtol=1e-5, atol=1e-6)
+        assert (loss is None) == (call == "gradient")
+        assert loss is None or np.isfinite(loss).all()
+    np.testing.assert_allclose(read[0][2], handles[0].result.reshape(read[0][2].shape))
+    if inference is not None:  # what has run last is read, outside of handlers too
+        inference.execute(inputs_data={"x": other}, options="none")
+        found = np.full(shape, np.nan, np.float32)
+        last.copy_data_from_device_memory(found)
+        np.testing.assert_allclose(found, expected(other)[id(last)], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("device", ["reference", "cpu"])

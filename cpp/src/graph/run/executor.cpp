@@ -223,6 +223,7 @@ void Executor::execute(Job& job) {
   }
   step_numbers_.write(job);
   readable_results_.begin(job);
+  if (runs_forward(job.run)) newest_pass_ = next_pass(this);
   if (may_leave(job)) carry_result(job);
   run_program(job);
   readable_results_.end(job);
@@ -289,6 +290,7 @@ void Executor::settle(Job& job) {
   try {
     const bool has_result = state.error == nullptr && runs_forward(job.run);
     if (job.handler) {
+      const HandlerReads own(this);
       job.handler(has_result ? job.graph->result_tensor : nullptr, state.error, state.seconds);
     }
   } catch (...) {
@@ -343,7 +345,7 @@ TensorData Executor::gradient(const Tensor& tensor) const {
 void Executor::read_through(const GradientHandle& handle) {
   stream_->run([&] { readable_results_.know(handle); });
   const std::lock_guard lock(handle.gradient->state().host);
-  handle.gradient->state().reader = weak_from_this();
+  handle.gradient->state().readers = {weak_from_this()};
   handle.gradient->state().device = graph_.device;
 }
 

@@ -2,6 +2,7 @@
 // its handle.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -49,6 +50,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   TensorData view(const Tensor& tensor) override;
+  std::uint64_t newest_pass() const override { return newest_pass_; }
+  void finish() override {
+    stream_->run([] {});
+  }
   // Of a tensor whose gradient the last gradient pass computed and kept.
   TensorData gradient(const Tensor& tensor) const;
   // Lets reads of this handle of a gradient come here.
@@ -153,6 +158,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   StepNumbers step_numbers_;
   ReadableResults readable_results_;
 
+  std::atomic<std::uint64_t> newest_pass_{0};  // written by whoever holds the stream
   // These have mutexes of their own.
   UpdateCount updates_;
   UnseenFailure failure_;

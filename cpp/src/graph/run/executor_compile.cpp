@@ -48,6 +48,7 @@ void Executor::take_over(Executor& before) {
     const std::lock_guard lock(before.mutex_);
     bound_inputs_.take_over(before.bound_inputs_);
     before.successor_ = shared_from_this();
+    before.newest_pass_ = 0;  // what it has left is not to be read
   });
 }
 
@@ -116,8 +117,7 @@ void Executor::serve_reads(const CompiledGraph& graph) {
   for (const auto& [tensor, value] : graph.tensors) {
     auto* shared = const_cast<Tensor*>(tensor);
     if (shared->state().parameter != nullptr) continue;
-    const std::lock_guard host(shared->state().host);
-    shared->state().reader = weak_from_this();
+    add_reader(shared->state(), weak_from_this());
   }
 }
 

@@ -93,6 +93,25 @@ class ValueReader {
   virtual void read(const Tensor& tensor, void* bytes, std::size_t length) = 0;
   // The value where it lies, kept alive by the owner.
   virtual TensorData view(const Tensor& tensor) = 0;
+  // The number of its last forward pass, of `next_pass`; 0: none.
+  virtual std::uint64_t newest_pass() const = 0;
+  // Returns when all that was submitted to it has run.
+  virtual void finish() = 0;
+};
+// Counts the forward passes of the process; this one is the reader's.
+std::uint64_t next_pass(const ValueReader* reader);
+
+// While a completion handler runs, it reads of its own graph, or of the one that it has run since:
+// others may run meanwhile.
+class HandlerReads {
+ public:
+  explicit HandlerReads(const ValueReader* own);
+  ~HandlerReads();
+  HandlerReads(const HandlerReads&) = delete;
+  HandlerReads& operator=(const HandlerReads&) = delete;
+
+ private:
+  const ValueReader* before_;
 };
 
 // What a tensor without a label is called: after a layer that reads it, else its declaration, else
@@ -129,7 +148,10 @@ struct TensorState {
   // A training graph trains it, or a loaded file's has, though it is no layer's parameter.
   bool is_trained = false;
   std::optional<Device> device;
-  std::weak_ptr<ValueReader> reader;
+  std::vector<std::weak_ptr<ValueReader>> readers;  // of graphs that it is in; guarded by `host`
 };
+
+// Lets reads of the tensor come to this one too, if its forward pass is the last one.
+void add_reader(TensorState& state, std::weak_ptr<ValueReader> reader);
 
 }  // namespace traingraph

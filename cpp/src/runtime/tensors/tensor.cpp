@@ -83,9 +83,25 @@ bool given_on_a_device(TensorState& state) {
   return state.device_data.bytes != nullptr;
 }
 
+thread_local const ValueReader* handlers_reader = nullptr;  // null outside of handlers
+
+// Of the graph whose forward pass has run last, when those that were submitted have run. The newest
+// graph's before any has.
 std::shared_ptr<ValueReader> reader_of(TensorState& state) {
-  const std::lock_guard lock(state.host);
-  return state.reader.lock();
+  std::vector<std::shared_ptr<ValueReader>> found;
+  {
+    const std::lock_guard lock(state.host);
+    for (const auto& known : state.readers) {
+      if (auto reader = known.lock()) found.push_back(std::move(reader));
+    }
+  }
+  for (const auto& reader : found) {
+    if (reader.get() == handlers_reader) return reader;
+  }
+  if (found.size() < 2) return found.empty() ? nullptr : found.front();
+  for (const auto& reader : found) reader->finish();
+  return *std::ranges::max_element(found.rbegin(), found.rend(), {},
+                                   [](const auto& reader) { return reader->newest_pass(); });
 }
 
 template <class T>
@@ -266,6 +282,25 @@ void Tensor::set_data(TensorData data) {
   }
   state_->data = std::move(data);
   state_->device_data = {};
+}
+
+std::uint64_t next_pass(const ValueReader* reader) {
+  static std::atomic<std::uint64_t> passes{0};
+  if (handlers_reader != nullptr) handlers_reader = reader;
+  return ++passes;
+}
+
+HandlerReads::HandlerReads(const ValueReader* own) : before_(handlers_reader) {
+  handlers_reader = own;
+}
+HandlerReads::~HandlerReads() { handlers_reader = before_; }
+
+void add_reader(TensorState& state, std::weak_ptr<ValueReader> reader) {
+  const std::lock_guard lock(state.host);
+  std::erase_if(state.readers, [&](const auto& known) {
+    return known.expired() || (!known.owner_before(reader) && !reader.owner_before(known));
+  });
+  state.readers.push_back(std::move(reader));
 }
 
 bool Tensor::has_valid_numerics() const {
