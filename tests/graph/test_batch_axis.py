@@ -1,5 +1,6 @@
 """Which tensors follow the batch: what is made of the inputs, whatever their extents are."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -294,3 +295,153 @@ def test_arrays_that_do_not_agree(rows: int) -> None:
         loss_label_weights_data={"w": weights}, options="synchronous",
     )  # fmt: skip
     assert float(raw.result) == 0
+
+
+@pytest.mark.parametrize("call", ["execute", "bind"])
+@pytest.mark.parametrize("batch_size", [0, 4])
+def test_the_array_of_other_columns_is_named(call: str, batch_size: int) -> None:
+    """Not one behind it, whose rows it would not have."""
+    x, second, y = (tg.MLCTensor(shape=shape) for shape in ([4, 2], [4, 2], [4, 2]))
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[x, second])
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error("sum")
+    )
+    training.add_inputs({"x": x, "second": second}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    tensors = {"x": x, "second": second, "y": y}
+    good = {name: np.ones((4, 2), np.float32) for name in tensors}
+
+    def give(given: dict[str, np.ndarray]) -> None:
+        if call == "bind":
+            training.bind_and_write_data(given, for_inputs=tensors, batch_size=batch_size)
+            return
+        labels = {"y": given.pop("y")}
+        training.execute(inputs_data=given, loss_labels_data=labels, batch_size=batch_size)
+
+    for wrong in tensors:
+        for shape in ((4, 3), (4, 4), (2, 4), (8,), (4, 2, 2)):
+            start, end = f"[tensor '{wrong}'] expected shape (4, 2)", f"but got {shape}"
+            with pytest.raises(tg.ShapeError, match=f"{re.escape(start)}.*{re.escape(end)}"):
+                give(good | {wrong: np.ones(shape, np.float32)})
+
+
+def test_arrays_of_other_rows_are_refused_where_they_are_bound() -> None:
+    training, tensors = squares("cpu")
+    arrays = {name: np.ones((3, 3), np.float32) for name in tensors}
+    arrays["w"] = np.ones((2, 3), np.float32)
+    with pytest.raises(tg.ShapeError, match=r"'w'\] expected 3 rows as .* but got \(2, 3\)"):
+        training.bind_and_write_data(arrays, for_inputs=tensors)
+    # Raw bytes have no rows: beside them the tensors' number is meant.
+    arrays = {name: np.ones((4, 3), np.float32) for name in tensors} | {"x": bytes(48)}
+    training.bind_and_write_data(arrays, for_inputs=tensors)
+    assert float(training.execute_forward(options="synchronous").result) == 12
+    arrays["y"] = arrays["w"] = np.ones((3, 3), np.float32)
+    with pytest.raises(tg.ShapeError, match=r"expected (at least .* bytes|shape \(4, 3, 1\))"):
+        training.bind_and_write_data(arrays, for_inputs=tensors, batch_size=4)
+
+
+# --- inputs of one row ---------------------------------------------------------------------------
+
+
+def masked_attention(mask: tg.MLCTensor, heads: int) -> tuple[tg.MLCGraph, tg.MLCTensor]:
+    x, graph = tg.MLCTensor(shape=[4, 3, 4]), tg.MLCGraph()
+    size = iter(range(1, 9))
+    layer = tg.MLCMultiheadAttentionLayer(
+        descriptor=tg.MLCMultiheadAttentionDescriptor(model_dimension=4, head_count=heads),
+        weights=[tg.MLCTensor(data=numbers(4, 4, seed=next(size))) for _ in range(4)],
+        biases=[tg.MLCTensor(data=numbers(4, seed=next(size))) for _ in range(4)],
+    )
+    graph.node(layer, sources=[x, x, x, mask])
+    return graph, x
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("kind", ["boolean", "float32"])
+def test_a_mask_of_one_row_is_the_same_as_an_input_and_as_a_constant(
+    heads: int, device: str, kind: str
+) -> None:
+    boolean = kind == "boolean"
+    mask = np.triu(np.ones((1, 3, 3), bool), 1) if boolean else numbers(1, 3, 3, seed=20)
+    given = tg.MLCTensor(shape=[1, 3, 3], data_type=kind)
+    graph, x = masked_attention(given, heads)
+    as_input = tg.MLCInferenceGraph(graph_objects=[graph])
+    as_input.add_inputs({"x": x, "mask": given})
+    as_input.compile(device=device)
+    graph, x = masked_attention(tg.MLCTensor(data=mask), heads)
+    as_constant = tg.MLCInferenceGraph(graph_objects=[graph])
+    as_constant.add_inputs({"x": x})
+    as_constant.compile(device=device)
+    data = numbers(9, 3, 4, seed=21)
+    for rows in (4, 1, 2, 9):
+        found = [
+            inference.execute(inputs_data=inputs, batch_size=size, options="synchronous").result
+            for size in (0, rows)
+            for inference, inputs in (
+                (as_input, {"x": data[:rows], "mask": mask}), (as_constant, {"x": data[:rows]}),
+            )
+        ]  # fmt: skip
+        assert found[0].shape == (rows, 3, 4)
+        for other in found[1:]:
+            np.testing.assert_array_equal(other, found[0])
+    whole = as_constant.predict({"x": data}, batch_size=2)
+    np.testing.assert_array_equal(as_input.predict({"x": data, "mask": mask}, batch_size=2), whole)
+    with pytest.raises(tg.ShapeError, match=r"'mask'\] expected shape \(1, 3, 3\) but got \(2, 3"):
+        as_input.execute(inputs_data={"x": data[:2], "mask": np.repeat(mask, 2, 0)})
+
+
+def row_network(device: str) -> tuple[tg.MLCTrainingGraph, dict[str, tg.MLCTensor]]:
+    """(x + row - y)², where the row is an input."""
+    tensors = {name: tg.MLCTensor(shape=shape)
+               for name, shape in {"x": [4, 3], "row": [1, 3], "y": [4, 3]}.items()}  # fmt: skip
+    graph = tg.MLCGraph()
+    graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[tensors["x"], tensors["row"]])
+    made = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error("mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )  # fmt: skip
+    made.add_inputs({k: tensors[k] for k in ("x", "row")}, loss_labels={"y": tensors["y"]})
+    made.compile(device=device, options="compute_all_gradients")
+    return made, tensors
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_an_input_of_one_row_serves_all_samples_of_every_call(device: str) -> None:
+    training, tensors = row_network(device)
+    x, row, y = numbers(10, 3), numbers(1, 3, seed=1), numbers(10, 3, seed=2)
+    for rows in (4, 3, 1, 7):
+        error = x[:rows] + row - y[:rows]
+        given = {"x": x[:rows], "row": row, "y": y[:rows]}
+        training.bind_and_write_data(given, for_inputs=tensors)
+        loss = training.execute_forward(options="synchronous").result
+        assert float(loss) == pytest.approx(float((error**2).mean()), rel=1e-5)
+        training.execute_gradient(options="synchronous")
+        gradient = np.empty((1, 3), np.float32)
+        training.gradient_tensor(tensors["row"]).copy_data_from_device_memory(gradient)
+        np.testing.assert_allclose(gradient[0], 2 * error.sum(0) / error.size, rtol=1e-4)
+    expected = float(((x + row - y) ** 2).mean())
+    labels, inputs = {"y": y}, {"x": x, "row": row}
+    assert training.evaluate(inputs, labels).loss == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(training.predict(inputs), x + row, rtol=1e-5, atol=1e-6)
+    for shuffle in (False, True):
+        epochs = training.fit(inputs, labels, epochs=2, shuffle=shuffle, batch_size=3)
+        assert epochs[0].steps == 4
+        assert epochs[1].loss == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(tg.ShapeError, match=r"inputs 'row': expected shape \(1, 3\), for all samp"):
+        training.fit({"x": x, "row": x}, labels)
+
+
+def test_samples_of_the_right_count_and_other_axes_are_refused_before_the_first_batch() -> None:
+    x, graph = tg.MLCTensor(shape=[2, 3, 4]), tg.MLCGraph()
+    graph.node(tg.MLCActivationLayer.relu(), source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(device="cpu")
+    with pytest.raises(tg.ShapeError, match=r"\[samples\] inputs 'x': .*\(2, 3, 4\) but got"):
+        inference.predict(np.ones((6, 4, 3), np.float32))
+    assert inference.predict(np.ones((6, 3, 1, 4), np.float32)).shape == (6, 3, 4)

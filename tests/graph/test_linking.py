@@ -264,7 +264,7 @@ def test_what_follows_the_batch_follows_it_over_the_border(name: str) -> None:
 
 
 def test_a_graph_without_a_batch_hands_over_what_has_the_shape() -> None:
-    x, mask, z = (tg.MLCTensor(shape=shape) for shape in ([2, 3], [1, 3], [2, 3]))
+    x, mask, z = (tg.MLCTensor(shape=shape) for shape in ([2, 3], [3], [2, 3]))
     one, other = tg.MLCGraph(), tg.MLCGraph()
     multiply, add = (tg.MLCArithmeticLayer(operation=name) for name in ("multiply", "add"))
     masked = one.node(multiply, sources=[x, mask])
@@ -276,7 +276,7 @@ def test_a_graph_without_a_batch_hands_over_what_has_the_shape() -> None:
     first.link([second])
     for graph in (first, second):
         graph.compile(options="link_graphs", device="cpu")
-    data, kept = array((4, 3), 1, "float32"), array((1, 3), 2, "float32")
+    data, kept = array((4, 3), 1, "float32"), array((3,), 2, "float32")
     first.execute(inputs_data={"x": data[:2], "mask": kept}, options="synchronous")
     found = second.execute(inputs_data={"z": data[:2]}, options="synchronous").result
     np.testing.assert_allclose(found, data[:2] + data[:2] * kept, rtol=1e-6)

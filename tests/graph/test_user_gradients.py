@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from networks import Network, array, read
+from networks import Network, array, dense, read
 
 import traingraph as tg
 
@@ -165,3 +165,108 @@ def test_of_a_vector_that_has_no_batch() -> None:
     training.execute_gradient(options="synchronous")
     found = training.gradient_data(for_parameter=layer.weights, layer=layer)
     np.testing.assert_allclose(found.ravel(), outside, atol=1e-12)
+
+
+def lstm_with_states(dtype: str, device: str) -> tuple[Any, ...]:
+    """x (4, 6, 3) to an output (4, 6, 5) and states (1, 1, 4, 5), and the same of each."""
+    gates = [
+        [tg.MLCTensor(data=array(shape, seed + k, dtype)) for k in range(4)]
+        for seed, shape in ((1, (5, 3)), (5, (5, 5)), (9, (5,)))
+    ]
+    descriptor = tg.MLCLSTMDescriptor(input_size=3, hidden_size=5, result_mode="output_and_states")
+    layer = tg.MLCLSTMLayer(
+        descriptor=descriptor, input_weights=gates[0], hidden_weights=gates[1], biases=gates[2]
+    )
+    x, graph = tg.MLCTensor(shape=[4, 6, 3], data_type=dtype), tg.MLCGraph()
+    graph.node(layer, source=x)
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    slots = [training.allocate_user_gradient(t) for t in graph.result_tensors(layer)]
+    training.compile(device=device)
+    return x, gates[0][0], layer, training, slots
+
+
+@pytest.mark.parametrize(("device", "dtype"), [("reference", "float64"), ("cpu", "float32")])
+@pytest.mark.parametrize("size", [0, 4], ids=["of the arrays", "given"])
+def test_gradients_of_other_extents_are_bound_in_one_call(
+    device: str, dtype: str, size: int
+) -> None:
+    """They add up as one after another."""
+    x, weights, layer, training, slots = lstm_with_states(dtype, device)
+    data = array((4, 6, 3), 20, dtype)
+    given = [array(tuple(slot.descriptor.shape), 30 + k, dtype) for k, slot in enumerate(slots)]
+    total = np.zeros(weights.descriptor.shape)
+    for k in (0, 1, 2, None):
+        training.bind_and_write_data({"x": data}, for_inputs={"x": x})
+        training.execute_forward(options="synchronous")
+        arrays = {
+            f"g{j}": array_ if k in (j, None) else np.zeros_like(array_)
+            for j, array_ in enumerate(given)
+        }
+        tensors = {f"g{j}": slot for j, slot in enumerate(slots)}
+        training.bind_and_write_data(arrays, for_inputs=tensors, batch_size=size)
+        training.execute_gradient(options="synchronous")
+        found = training.gradient_data(for_parameter=weights, layer=layer)
+        if k is not None:
+            total += found
+    assert np.abs(total).max() > 0.1
+    np.testing.assert_allclose(found, total, rtol=1e-4 if dtype == "float32" else 1e-12)
+    # Beside the next input, too, and none is taken for another.
+    training.bind_and_write_data({"x": data, **arrays}, for_inputs={"x": x, **tensors})
+    swapped = {"g0": slots[1], "g1": slots[0]}
+    with pytest.raises(tg.ShapeError, match=r"'g0'\] expected shape \(1, 1, 4, 5\) but got \(4, 6"):
+        training.bind_and_write_data({"g0": given[0], "g1": given[1]}, for_inputs=swapped)
+
+
+@pytest.mark.parametrize("device", ["reference", "cpu"])
+@pytest.mark.parametrize("together", [False, True])
+def test_of_the_parts_of_a_batch(device: str, together: bool) -> None:
+    """A split on axis 0 fixes the batch, and its parts have fewer rows."""
+    x, graph = tg.MLCTensor(shape=[4, 3]), tg.MLCGraph()
+    layer = dense(2, 3, 1, "float32")
+    parts = graph.split(graph.node(layer, source=x), split_section_lengths=[1, 3], dimension=0)
+    training = tg.MLCTrainingGraph(graph_objects=[graph])
+    training.add_inputs({"x": x})
+    slots = [training.allocate_user_gradient(part) for part in parts]
+    training.compile(device=device)
+    data = array((4, 3), 20, "float32")
+    outside = [array((1, 2), 21, "float32"), array((3, 2), 22, "float32")]
+    training.bind_and_write_data({"x": data}, for_inputs={"x": x})
+    training.execute_forward(options="synchronous")
+    arrays, tensors = dict(zip("ab", outside, strict=True)), dict(zip("ab", slots, strict=True))
+    if together:
+        training.bind_and_write_data(arrays | {"x": data}, for_inputs=tensors | {"x": x})
+    else:
+        for name in "ab":
+            training.bind_and_write_data({name: arrays[name]}, for_inputs={name: tensors[name]})
+    training.execute_gradient(options="synchronous")
+    np.testing.assert_allclose(
+        training.gradient_data(for_parameter=layer.weights, layer=layer),
+        np.concatenate(outside).T @ data, rtol=1e-5, atol=1e-6,
+    )  # fmt: skip
+    with pytest.raises(tg.ShapeError, match=r"'b'\] expected shape \(3, 2\) but got \(2, 2\)"):
+        training.bind_and_write_data({"b": outside[1][:2]}, for_inputs={"b": tensors["b"]})
+    training.bind_and_write_data({"x": data[:3]}, for_inputs={"x": x})
+    with pytest.raises(tg.InvalidArgument, match=r"batch size 4, which layer \d+ 'Split' fixes"):
+        training.execute_forward(options="synchronous")
+
+
+def test_a_gradient_has_the_rows_of_its_forward_pass() -> None:
+    """Of the tensor before any, and whatever input is bound beside it."""
+    network, training, gradient = split_network("float64", "reference", None)
+    for rows in (6, 2, 9):
+        x, outside = array((rows, 5), 40, "float64"), array((rows, 3), 41, "float64")
+        training.bind_and_write_data({"x": x}, for_inputs={"x": network.x})
+        training.execute_forward(options="synchronous")
+        other = array((4, 5), 42, "float64")
+        training.bind_and_write_data(
+            {"x": other, "g": outside}, for_inputs={"x": network.x, "g": gradient}
+        )
+        training.execute_gradient(options="synchronous")
+        h1 = np.tanh(x @ network.fc1.weights.data.T + network.fc1.biases.data)
+        np.testing.assert_allclose(
+            training.gradient_data(for_parameter=network.fc2.weights, layer=network.fc2),
+            outside.T @ h1, atol=1e-12,
+        )  # fmt: skip
+        with pytest.raises(tg.ShapeError, match=rf"'g'\] expected shape \({rows}, 3\) but got"):
+            training.bind_and_write_data({"g": np.ones((3, 3))}, for_inputs={"g": gradient})

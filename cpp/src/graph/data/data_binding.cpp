@@ -2,6 +2,8 @@
 // that they are in.
 #include "graph/data/data_binding.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "runtime/foreign_streams.h"
@@ -10,9 +12,7 @@
 #include "runtime/threads/stream.h"
 
 namespace traingraph {
-namespace {
 
-// The same extents but for those of 1.
 bool fits(const Shape& actual, const Shape& expected) {
   if (actual == expected) return true;
   std::size_t i = 0;
@@ -25,6 +25,8 @@ bool fits(const Shape& actual, const Shape& expected) {
   }
   return i == actual.size() && j == expected.size();
 }
+
+namespace {
 
 // How a message begins; most calls have none to write.
 struct Subject {
@@ -81,46 +83,78 @@ void check_output(const std::string& name, const ir::Type& type, const TensorDat
   check(subject, type, data);
 }
 
-bool Rows::add(const NamedData& data, const NamedTensors& declared) {
-  for (const auto& [name, array] : data) {
-    const TensorPtr* tensor = find(declared, name);
-    const bool is_raw = array.data_type == DataType::kInvalid;
-    if (tensor == nullptr || is_raw) {
-      agreed_ = false;
-    } else if (!add(**tensor, array.shape) && count_ != 0) {
-      Rows alone;
-      const bool is_rows = alone.add(**tensor, array.shape) && alone.count_ != count_;
-      if (!is_rows) continue;
-      throw ShapeError("[tensor '" + name + "'] expected " + std::to_string(count_) +
-                       " rows as in the arrays before but got " + to_string(array.shape));
-    }
-  }
-  return agreed_;
-}
+namespace {
 
-bool Rows::add(const Tensor& tensor, const Shape& given) {
-  const Shape& shape = tensor.descriptor().shape;
-  if (given == shape && (count_ == 0 || count_ == shape[0])) {
-    count_ = shape[0];
-    return agreed_;
-  }
+constexpr NamedTensors GraphState::* kDeclared[] = {&GraphState::inputs, &GraphState::loss_labels,
+                                                    &GraphState::loss_label_weights};
+constexpr std::int64_t kNoRows = 0;
+
+// Of an array that has the tensor's shape but for axis 0.
+std::int64_t rows_in(const Shape& given, const Shape& shape) {
+  if (given == shape) return shape[0];
   const std::int64_t all = element_count(given);
   const std::int64_t per_row = element_count(shape) / shape[0];
   const std::int64_t rows = all / per_row;
-  if (rows * per_row != all || (count_ != 0 && rows != count_)) return agreed_ = false;
-  count_ = rows;
-  if (rows == shape[0]) return agreed_;
+  if (rows * per_row != all) return kNoRows;
+  if (rows == shape[0]) return fits(given, shape) ? rows : kNoRows;
   Shape expected = shape;
   expected[0] = rows;
-  return agreed_ = agreed_ && fits(given, expected);
+  return fits(given, expected) ? rows : kNoRows;
 }
 
-std::int64_t rows_of(const GraphState& graph, const ExecutionArguments& arguments) {
-  Rows rows;
-  rows.add(arguments.inputs, graph.inputs);
-  rows.add(arguments.loss_labels, graph.loss_labels);
-  rows.add(arguments.loss_label_weights, graph.loss_label_weights);
+}  // namespace
+
+bool Rows::count(const TensorData& array, const Tensor& tensor) {
+  const Shape& shape = tensor.descriptor().shape;
+  if (array.data_type == DataType::kInvalid) {
+    agreed_ = false;
+  } else if (shape[0] == declared_batch_) {
+    const std::int64_t rows = rows_in(array.shape, shape);
+    if (rows == kNoRows || (count_ != 0 && rows != count_)) return agreed_ = false;
+    count_ = rows;
+  }
+  return true;
+}
+
+void Rows::add(const std::string& name, const TensorData& array, const Tensor& tensor) {
+  if (count(array, tensor)) return;
+  const Shape& shape = tensor.descriptor().shape;
+  const Subject subject{"tensor", name};
+  if (rows_in(array.shape, shape) == kNoRows) {
+    throw ShapeError(subject + "expected shape " + to_string(shape) +
+                     ", or another number of rows, but got " + to_string(array.shape));
+  }
+  throw ShapeError(subject + "expected " + std::to_string(count_) +
+                   " rows as in the arrays before but got " + to_string(array.shape));
+}
+
+std::int64_t rows_of(const GraphState& graph, std::int64_t declared_batch,
+                     const ExecutionArguments& arguments) {
+  Rows rows(declared_batch);
+  const auto add = [&rows](const NamedData& data, const NamedTensors& declared) {
+    for (const auto& [name, array] : data) {
+      if (const TensorPtr* tensor = find(declared, name)) rows.add(name, array, **tensor);
+    }
+  };
+  add(arguments.inputs, graph.inputs);
+  add(arguments.loss_labels, graph.loss_labels);
+  add(arguments.loss_label_weights, graph.loss_label_weights);
   return rows.agreed();
+}
+
+Bound bound_by(const GraphState& graph, std::int64_t declared_batch, const NamedData& data,
+               const NamedTensors& tensors) {
+  Bound bound{Rows(declared_batch)};
+  for (const auto& [name, array] : data) {
+    const TensorPtr* const tensor = find(tensors, name);
+    if (tensor == nullptr) continue;
+    const bool is_declared = std::ranges::any_of(
+        kDeclared, [&](auto group) { return names(graph.*group, tensor->get()); });
+    if (is_declared) bound.rows.add(name, array, **tensor);
+    const auto is_it = [&](const GradientHandle& known) { return known.gradient == *tensor; };
+    bound.user_gradients |= std::ranges::any_of(graph.user_gradients, is_it);
+  }
+  return bound;
 }
 
 std::string names_of(const NamedTensors& tensors) {

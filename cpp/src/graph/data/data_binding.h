@@ -14,20 +14,37 @@ void check_data(const BoundSlot& slot, const ir::Type& type, const TensorData& d
 void check_output(const std::string& name, const ir::Type& type, const TensorData& data,
                   const Backend& backend);
 
-// What arrays have on axis 0, each read in its tensor's shape.
+// The same extents but for those of 1.
+bool fits(const Shape& actual, const Shape& expected);
+
+// The samples that arrays of declared tensors have on axis 0.
 class Rows {
  public:
-  // False once one is raw or no rows of its tensor; ShapeError for other rows than those before.
-  bool add(const NamedData& data, const NamedTensors& declared);
-  bool add(const Tensor& tensor, const Shape& given);
-  // Of all; 0 where they do not agree.
+  explicit Rows(std::int64_t declared_batch) : declared_batch_(declared_batch) {}
+
+  // False for what is no rows of its tensor, and for other rows than those before. Raw bytes have
+  // none to count, and one row that serves all samples is none of them.
+  bool count(const TensorData& array, const Tensor& tensor);
+  // The same, with a ShapeError for false.
+  void add(const std::string& name, const TensorData& array, const Tensor& tensor);
+  // Of all; 0 without any, and where one is raw bytes.
   std::int64_t agreed() const { return agreed_ ? count_ : 0; }
 
  private:
+  std::int64_t declared_batch_;
   std::int64_t count_ = 0;
   bool agreed_ = true;
 };
-std::int64_t rows_of(const GraphState& graph, const ExecutionArguments& arguments);
+// Those of a call's arrays in common, or 0.
+std::int64_t rows_of(const GraphState& graph, std::int64_t declared_batch,
+                     const ExecutionArguments& arguments);
+// What a binding between executions brings: samples of declared tensors, and gradients.
+struct Bound {
+  Rows rows;
+  bool user_gradients = false;
+};
+Bound bound_by(const GraphState& graph, std::int64_t declared_batch, const NamedData& data,
+               const NamedTensors& tensors);
 // "'a', 'b'" of a declaration, for messages.
 std::string names_of(const NamedTensors& tensors);
 // "'x' (8, 3), 'y' (4,)" of all that is declared.

@@ -150,8 +150,8 @@ class StepsInFlight {
 // `scores`: with what the loss compares.
 Samples samples_of(const GraphState& state, const FitArguments& arguments, bool scores,
                    const std::string& call) {
-  Samples samples;
   const std::lock_guard lock(structure());
+  Samples samples(declared_batch(state));
   samples.add(arguments.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
   samples.add(arguments.loss_labels, state.loss_labels, "loss labels",
               &ExecutionArguments::loss_labels);

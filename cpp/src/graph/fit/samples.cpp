@@ -32,11 +32,19 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
                                ? "raw bytes"
                                : traingraph::name(array.data_type)));
     }
+    NamedData& given = batch_.arguments.*to;
+    if (d.shape[0] == 1 && declared_batch_ != 1) {
+      if (!fits(array.shape, d.shape)) {
+        throw ShapeError(subject + "expected shape " + to_string(d.shape) +
+                         ", for all samples, but got " + to_string(array.shape));
+      }
+      given.emplace_back(name, array);
+      continue;
+    }
     const std::int64_t rows = array.shape.empty() ? 0 : array.shape[0];
-    const std::int64_t per_row = element_count(d.shape) / d.shape[0];
-    if (rows == 0 || element_count(array.shape) != rows * per_row) {
-      Shape expected = d.shape;
-      expected[0] = rows;
+    Shape expected = d.shape;
+    expected[0] = rows;
+    if (rows == 0 || !fits(array.shape, expected)) {
       throw ShapeError(subject + "expected at least one sample and, behind axis 0, the shape of " +
                        to_string(d.shape) + " but got " + to_string(array.shape));
     }
@@ -45,7 +53,7 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
                        " samples as in the arrays before but got " + std::to_string(rows));
     }
     count_ = rows;
-    NamedData& given = batch_.arguments.*to;
+    const std::int64_t per_row = element_count(d.shape) / d.shape[0];
     columns_.push_back({name,
                         array,
                         static_cast<std::size_t>(per_row) * element_bytes(d.data_type),

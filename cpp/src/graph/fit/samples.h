@@ -12,8 +12,11 @@ namespace traingraph {
 
 // All samples of a fit: arrays whose axis 0 counts them, cut into batches without a copy. Once they
 // are shuffled, rows of arrays on the host are gathered there, those of arrays on the device by it.
+// What has one row for all samples is given to each batch as it is.
 class Samples {
  public:
+  explicit Samples(std::int64_t declared_batch) : declared_batch_(declared_batch) {}
+
   // Raises typed errors for what does not fit the declared tensors or has another count of samples.
   void add(const NamedData& arrays, const NamedTensors& declared, const char* what,
            NamedData ExecutionArguments::* to);
@@ -41,6 +44,7 @@ class Samples {
   };
   void gather(Column& column, std::int64_t first, std::int64_t rows, TensorData& data);
 
+  const std::int64_t declared_batch_;
   std::vector<Column> columns_;
   std::vector<std::int64_t> order_;    // empty: as given
   std::shared_ptr<std::byte> places_;  // the same in the device's memory, if arrays lie there

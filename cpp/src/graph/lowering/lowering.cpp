@@ -123,7 +123,8 @@ class Writer {
     const auto found = out_.tensors.find(tensor.get());
     if (found != out_.tensors.end()) return found->second;
     ir::Type type{tensor->descriptor().data_type, tensor->descriptor().shape, false};
-    if (declared && out_.lowering.declared_batch != 0) {
+    const std::int64_t batch = out_.lowering.declared_batch;
+    if (declared && batch != 0 && type.shape[0] == batch) {
       type.batched = true;
       type.shape[0] = out_.lowering.batch;
     }
@@ -373,11 +374,15 @@ bool lacks_labels(const GraphState& state) {
 }
 
 std::int64_t declared_batch(const GraphState& state) {
+  const bool has_samples = std::ranges::any_of(state.inputs, [&](const auto& input) {
+    return !state.constants.contains(input.second) && input.second->descriptor().shape[0] != 1;
+  });
   std::int64_t batch = 0;
   for (const auto* group : {&state.inputs, &state.loss_labels, &state.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
       if (state.constants.contains(tensor)) continue;
       const std::int64_t extent = tensor->descriptor().shape[0];
+      if (extent == 1 && has_samples && group == &state.inputs) continue;
       if (batch == 0) batch = extent;
       if (extent != batch) return 0;
     }

@@ -93,8 +93,8 @@ LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
 // Whether a loss among the layers compares with something that nobody declared or computes.
 bool lacks_labels(const GraphState& state);
 
-// Axis 0 of the declared inputs and of what linked graphs send; 0 when they have none in
-// common.
+// Axis 0 of the declared inputs and of what linked graphs send; 0 when they have none in common.
+// An input of one row beside others of several serves all samples, as a constant's row does.
 std::int64_t declared_batch(const GraphState& state);
 
 }  // namespace traingraph

@@ -13,6 +13,16 @@ using ir::kNone;
 
 namespace {
 
+// Where this program reads the tensor as a user gradient; null where it does not.
+const BoundSlot* user_gradient(const CompiledGraph* program, const Tensor& tensor) {
+  if (program == nullptr) return nullptr;
+  for (const BoundSlot& slot : program->bound) {
+    const bool is_it = slot.tensor.get() == &tensor && slot.value != kNone;
+    if (is_it && slot.from == BoundSlot::From::user_gradient) return &slot;
+  }
+  return nullptr;
+}
+
 bool is_same(const TensorData& a, const TensorData& b) {
   return a.bytes == b.bytes && a.length == b.length && a.data_type == b.data_type &&
          a.shape == b.shape && a.writable == b.writable && a.gpu == b.gpu && a.owner == b.owner;
@@ -56,7 +66,7 @@ void BoundInputs::stage(const Tensor& tensor, GivenData& given, const ir::Type& 
 }
 
 void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-                        const ProgramCache& programs) {
+                        const CompiledGraph* forward, const ProgramCache& programs) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(tensors, name);
     if (tensor == nullptr) {
@@ -65,7 +75,11 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     }
     const BoundSlot slot{name, *tensor, kNone, {}};
     ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
-    if (batch != 0 && programs.has_batch(**tensor)) type.shape[0] = batch;
+    if (const BoundSlot* gradient = user_gradient(forward, **tensor)) {
+      type = forward->program->graph.type(gradient->value);
+    } else if (batch != 0 && programs.has_batch(**tensor)) {
+      type.shape[0] = batch;
+    }
     check_data(slot, type, array, backend_);
     programs.check_ranges(name, **tensor, type, array);
     GivenData& given = data_[tensor->get()].bound;
@@ -75,15 +89,15 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
   }
 }
 
-std::int64_t BoundInputs::bound_rows(bool skips) const {
-  Rows rows;
+std::int64_t BoundInputs::bound_rows(std::int64_t declared_batch, bool skips) const {
+  Rows rows(declared_batch);
   for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
       const auto found = data_.find(tensor.get());
       if (found == data_.end() || found->second.bound.version == 0) continue;
       const InputData& given = found->second;
       if (skips && given.argument.version > given.bound.version) continue;
-      if (!rows.add(*tensor, given.bound.data.shape)) return 0;
+      if (!rows.count(given.bound.data, *tensor)) return 0;
     }
   }
   return rows.agreed();

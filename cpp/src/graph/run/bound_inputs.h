@@ -27,12 +27,13 @@ class BoundInputs {
   // The arrays alone, which both have then.
   void take_arrays(const BoundInputs& other);
 
-  // Copies what the caller binds between executions, for this batch size; 0: none in common.
+  // Copies what the caller binds between executions, for this batch size; 0: none in common. User
+  // gradients are as large as what they are for is in the program that runs forward; may be null.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-             const ProgramCache& programs);
+             const CompiledGraph* forward, const ProgramCache& programs);
   // The rows that arrays bound between executions have in common, or 0; with `skips` of those that
   // no call has replaced.
-  std::int64_t bound_rows(bool skips) const;
+  std::int64_t bound_rows(std::int64_t declared_batch, bool skips) const;
   // Everything that the job's forward pass reads; what the call brings is checked and kept.
   void bind_inputs(Job& job, const ExecutionArguments& arguments, const CallDetails& details);
   // The gradients from outside that its gradient pass reads.

@@ -100,7 +100,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   }
   std::int64_t batch = arguments.batch_size;
   const bool asks = batch == 0 && declared_batch_ != 0 && runs_forward(run);
-  if (asks) batch = rows_of(graph_, arguments);
+  if (asks) batch = rows_of(graph_, declared_batch_, arguments);
   Job job;
   job.checked = has(arguments.options, ExecutionOptions::kCheckNumerics);
   // A checked step runs its phases apart as well.
@@ -109,7 +109,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   if (mode != Mode::training) check_may_infer(details.call);
   if (asks && arguments.inputs.empty() && arguments.loss_labels.empty()) {
     batch = bound_inputs_.bound_rows(
-        has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice));
+        declared_batch_, has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice));
   }
   batch = submitted_.batch_for(run, batch);
   job.graph = find_current(batch, mode, apart);
@@ -307,17 +307,6 @@ void Executor::forget(const Job& job) {
   const std::lock_guard lock(mutex_);
   updates_.undo(job);
   submitted_.begin_again(job.after.step);
-}
-
-void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
-  Rows rows;
-  if (batch == 0 && declared_batch_ != 0 && rows.add(data, tensors)) batch = rows.agreed();
-  std::unique_lock lock(mutex_);
-  if (const std::shared_ptr<Executor> successor = successor_) {
-    lock.unlock();
-    return successor->bind(data, tensors, batch);
-  }
-  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, programs_);
 }
 
 void Executor::read(const Tensor& tensor, void* bytes, std::size_t length) {

@@ -159,6 +159,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   ReadableResults readable_results_;
 
   std::atomic<std::uint64_t> newest_pass_{0};  // written by whoever holds the stream
+
   // These have mutexes of their own.
   UpdateCount updates_;
   UnseenFailure failure_;

@@ -3,6 +3,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data/data_binding.h"
 #include "graph/run/executor.h"
 #include "passes/passes.h"
 #include "runtime/diagnostics.h"
@@ -91,6 +92,26 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
     }
   });
   return result;
+}
+
+void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
+  const bool asks = batch == 0;
+  const Bound bound = bound_by(graph_, asks ? declared_batch_ : 0, data, tensors);
+  if (asks) batch = bound.rows.agreed();
+  std::unique_lock lock(mutex_);
+  // User gradients are those of the forward pass before.
+  CompiledPtr forward = bound.user_gradients && asks ? submitted_.forward() : nullptr;
+  if (bound.user_gradients && forward == nullptr) {
+    lock.unlock();
+    forward = compiled(batch == 0 ? declared_batch_ : batch, Mode::training, true);
+    lock.lock();
+  }
+  if (const std::shared_ptr<Executor> successor = successor_) {
+    lock.unlock();
+    return successor->bind(data, tensors, asks ? 0 : batch);
+  }
+  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, forward.get(),
+                      programs_);
 }
 
 void Executor::point(CompiledGraph& graph) {
