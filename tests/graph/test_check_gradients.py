@@ -376,6 +376,30 @@ def test_the_table() -> None:
     assert repr(check.rows[0]) == "<GradientRow 'first' weights ok>"
 
 
+def test_layers_of_one_label_are_told_apart() -> None:
+    """By their positions, as in checkpoints."""
+    x, y = tg.MLCTensor(shape=[2, 3]), tg.MLCTensor(shape=[2, 3])
+    graph = tg.MLCGraph()
+    descriptor = tg.MLCConvolutionDescriptor(
+        kernel_sizes=(1, 1), input_feature_channel_count=3, output_feature_channel_count=3
+    )
+    first, last = (tg.MLCFullyConnectedLayer(descriptor=descriptor) for _ in range(2))
+    tg.sequential(graph, x, [first, tg.MLCActivationLayer.tanh(), last, first])
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error("mean")
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    data = np.random.default_rng(1).normal(size=(2, 2, 3)).astype(np.float32)
+    check = tg.check_gradients(training, {"x": data[0]}, {"y": data[1]})
+    named = [f"{row.layer}.{row.parameter}" for row in check.rows]
+    assert named == list(training.named_parameters())
+    assert len(set(named)) == 4
+    cells = [line.split()[:2] for line in str(check).splitlines()[1:]]
+    assert cells == [name.rsplit(".", 1) for name in named]
+    assert repr(check.rows[2]) == "<GradientRow '3.FullyConnected' weights ok>"
+
+
 def test_records_can_be_copied() -> None:
     check = convnet(device="cpu").check()
     for other in (copy.copy(check), pickle.loads(pickle.dumps(check))):

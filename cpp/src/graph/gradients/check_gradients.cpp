@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <map>
+#include <set>
 
 #include <traingraph/errors.h>
 
@@ -34,16 +36,38 @@ Tolerance tolerance_of(const GradientPoint& point) {
 }
 
 // The first layer that has or reads the tensor, and the tensor's name there.
-void name_row(const GraphState& graph, const TensorPtr& tensor, GradientRow& row) {
+const Layer* name_row(const GraphState& graph, const TensorPtr& tensor, GradientRow& row) {
   row.parameter = tensor->label();
   for (const NodeRecord& node : graph.nodes) {
     row.layer = node.layer->label();
     for (const auto& [name, parameter] : node.layer->named_parameters()) {
       if (parameter != tensor) continue;
       row.parameter = name;
-      return;
+      return node.layer.get();
     }
-    if (std::count(node.sources.begin(), node.sources.end(), tensor) > 0) return;
+    if (std::count(node.sources.begin(), node.sources.end(), tensor) > 0) return node.layer.get();
+  }
+  return nullptr;
+}
+
+// Its position among the graph's layers, as in checkpoints.
+std::size_t position_of(const GraphState& graph, const Layer* layer) {
+  std::set<const Layer*> seen;
+  for (const NodeRecord& node : graph.nodes) {
+    seen.insert(node.layer.get());
+    if (node.layer.get() == layer) break;
+  }
+  return seen.size();
+}
+
+// Tells rows apart whose layers, which are given in their order, have one label.
+void number_layers(const GraphState& graph, const std::vector<const Layer*>& layers,
+                   std::vector<GradientRow>& rows) {
+  std::map<std::string, std::set<const Layer*>> by_label;
+  for (std::size_t k = 0; k < rows.size(); ++k) by_label[rows[k].layer].insert(layers[k]);
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    if (by_label.at(rows[k].layer).size() < 2) continue;
+    rows[k].layer = std::to_string(position_of(graph, layers[k])) + "." + rows[k].layer;
   }
 }
 
@@ -104,10 +128,12 @@ GradientCheck check_gradients(TrainingGraph& graph, const NamedData& inputs,
   }
   if (beside == 0) beside = size_of(loss);
   GradientCheck result;
+  std::vector<const Layer*> layers;
   for (std::size_t k = 0; k < checks.size(); ++k) {
     result.rows.push_back(checks[k]->row(beside));
-    name_row(*point.graph, point.lowered.trained[k], result.rows.back());
+    layers.push_back(name_row(*point.graph, point.lowered.trained[k], result.rows.back()));
   }
+  number_layers(*point.graph, layers, result.rows);
   result.ok = std::all_of(result.rows.begin(), result.rows.end(),
                           [](const GradientRow& row) { return row.ok; });
   return result;
