@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import traingraph as tg
-from traingraph import mps
+from traingraph import mps, nn
 
 VALUES = np.array([[1.5, -2, 3.25], [0.1, 65280, -0.0]], np.float32)
 
@@ -230,3 +230,90 @@ def test_a_source_alone_is_told_where_to_go() -> None:
     x, graph = tg.MLCTensor(shape=[2, 3]), tg.MLCGraph()
     with pytest.raises(TypeError, match=r"MLCGraph.node\(.*; write sources=\[source\]$"):
         graph.node(tg.MLCActivationLayer.relu(), source=x, disable_update=True)
+
+
+class Sparse:
+    """A table of SciPy, which offers nothing and makes arrays."""
+
+    def toarray(self) -> np.ndarray:
+        return VALUES
+
+
+@reading
+def test_a_sparse_table_makes_an_array(subject: str) -> None:
+    place, read = READERS[subject]
+    tables: list[Any] = [Sparse()]
+    try:
+        from scipy import sparse
+    except ImportError:
+        pass
+    else:
+        tables += [sparse.csr_matrix(VALUES), sparse.coo_array(VALUES)]
+    for table in tables:
+        with pytest.raises(tg.DataTypeError) as error:
+            read(table)
+        text = f"but got '{type(table).__name__}'"
+        assert subject in str(error.value)
+        assert place in str(error.value)
+        assert text in str(error.value)
+        if "MPSCNN" not in subject:
+            assert str(error.value).endswith("; pass what its toarray() gives")
+        np.testing.assert_array_equal(read(table.toarray()), VALUES)
+
+
+class Frame:
+    """A table of pandas: columns with names, of one type each."""
+
+    def __init__(self, **columns: list[Any]) -> None:
+        self.columns = list(columns)
+        self.rows = list(zip(*columns.values(), strict=True))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.rows, object)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (Frame(a=[1, 2], b=[0.5, "n/a"], c=[1, 1]), "object; a 'str' in row 1 of column 'b'"),
+        (Frame(a=[1, 2], b=[0.5, 3], c=[None, 1]), "object; a 'NoneType' in row 0 of column 'c'"),
+        (np.array([[1, 2, 3], [4, 5, b"6"]], object), "object; a 'bytes' at (1, 2)"),
+        (np.array([[1, 2, 3], [4, 5, 2**70]], object), "object"),
+        (np.array([["1", "2", "3"]] * 2), "<U1"),
+        ([[1, 2, 3], [4, "5", 6]], "in a 'list'; a 'str' at (1, 1)"),
+        ([[1, 2, 3], [4, 5]], "in a 'list'"),
+    ],
+)
+def test_the_item_that_is_no_number_is_named(given: Any, text: str) -> None:
+    with pytest.raises(tg.DataTypeError) as error:
+        linear()(given)
+    message = str(error.value)
+    assert "for input 'x' but" in message
+    assert message.endswith(text) or text == "in a 'list'"
+
+
+def test_so_is_that_of_a_parameter() -> None:
+    text = r"but got object; a 'str' at \(1,\)$"
+    with pytest.raises(tg.DataTypeError, match=text):
+        tg.MLCTensor(data=np.array([1, "2"], object))
+    with pytest.raises(tg.DataTypeError, match=r"but got object; pass what astype\('float32'\)"):
+        tg.MLCTensor(data=np.array([1, 2], object))
+
+
+def test_distributions_for_classes_say_how_they_are_given() -> None:
+    x, y = np.ones((4, 2), np.float32), np.eye(4, 3, dtype=np.float32)
+    model = nn.model([nn.dense(3)], input=2, batch_size=4, device="cpu")
+    text = r"expected int32 for loss label 'y' but got float32; .* labels='one_hot'$"
+    for call in (model.fit, model.evaluate):
+        with pytest.raises(tg.DataTypeError, match=text):
+            call(x, y)
+    with pytest.raises(tg.DataTypeError, match=text):
+        model.execute(inputs_data={"x": x}, loss_labels_data={"y": y})
+    distributions = nn.model(
+        [nn.dense(3)], input=2, batch_size=4, device="cpu", labels="one_hot"
+    )  # fmt: skip
+    assert np.isfinite(distributions.fit(x, y)[0].loss)
+    # No label: nothing is said of classes.
+    words = nn.model([nn.embedding(5, 2), nn.flatten(), nn.dense(3)], input=2, device="cpu")
+    with pytest.raises(tg.DataTypeError, match=r"expected int32 for input 'x' but got float32$"):
+        words.fit(x, np.zeros(4, np.int32))

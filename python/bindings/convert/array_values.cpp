@@ -2,6 +2,7 @@
 // values fit a type.
 #include "convert/array_values.h"
 
+#include "convert/enums.h"
 #include "convert/numpy_arrays.h"
 #include "convert/python.h"
 
@@ -50,6 +51,42 @@ std::string advice(py::handle value) {
     }
   }
   return "; pass a plain dense array of its values";
+}
+
+py::object objects_of(py::handle list) {
+  try {
+    return py::module_::import("numpy").attr("array")(list, "object");
+  } catch (py::error_already_set&) {
+    return py::none();
+  }
+}
+
+std::string first_of_others(py::handle value, const py::object& array) {
+  if (array.is_none()) return "";
+  if (py::cast<std::string>(array.attr("dtype").attr("kind")) != "O") return "";
+  const py::module_ numpy = py::module_::import("numpy");
+  const py::object number = py::module_::import("numbers").attr("Number");
+  py::ssize_t position = 0;
+  for (const py::handle item : array.attr("flat")) {
+    const bool is_number =
+        py::isinstance(item, number) || py::isinstance(item, numpy.attr("bool_"));
+    if (!is_number) break;
+    ++position;
+  }
+  if (position == py::cast<py::ssize_t>(array.attr("size"))) return "";
+  const py::tuple place = numpy.attr("unravel_index")(position, array.attr("shape"));
+  py::list index;
+  for (const py::handle at : place) {
+    index.append(py::int_(py::reinterpret_borrow<py::object>(at)));
+  }
+  const std::string item = "; a '" + type_name(array.attr("flat")[py::int_(position)]) + "' ";
+  // A table of pandas or the like has names for its columns.
+  if (index.size() == 2 && py::hasattr(value, "columns")) {
+    const py::object column = value.attr("columns")[index[1]];
+    return item + "in row " + py::cast<std::string>(py::str(index[0])) + " of column " +
+           py::cast<std::string>(py::repr(column));
+  }
+  return item + "at " + py::cast<std::string>(py::str(py::tuple(index)));
 }
 
 // A bfloat16 is the upper half of a float32.

@@ -18,6 +18,11 @@ pybind11::capsule capsule_of(const std::shared_ptr<const void>& owner);
 
 // What to call for an array that its library does not hand over, to end a message with.
 std::string advice(pybind11::handle value);
+// The items of a list or tuple; None where they make no array.
+pybind11::object objects_of(pybind11::handle list);
+// "; a 'str' in row 3 of column 'b'": the first item that is no number, of an array of objects that
+// was made of the value; empty without one, and of None.
+std::string first_of_others(pybind11::handle value, const pybind11::object& array);
 
 // float32 of bfloat16 bits, and the nearest bits of any numbers: halves to even, NaN stays NaN.
 pybind11::object widened(const pybind11::object& bits);

@@ -31,6 +31,14 @@ std::string subject(const Target& target) { return std::string("[") + target.sub
                       " but got " + actual);
 }
 
+// Of numbers that a loss reads as distributions where it is told so.
+std::string advice_on_classes(const Target& target, DataType expected, char kind) {
+  const bool is_label = std::string_view(target.role) == "loss label";
+  if (!is_label || is_floating_point(expected) || kind != 'f') return "";
+  return "; distributions over classes (one-hot) need labels of floats, of nn.model "
+         "labels='one_hot'";
+}
+
 // What `call` makes of another library's object, whose refusal is said in our words.
 template <typename Call>
 auto handed_over(py::handle value, const Target& target, Call call) {
@@ -153,6 +161,15 @@ std::optional<TensorData> through_dlpack(py::handle value, DataType type, const 
   return std::move(array.data);
 }
 
+// Tables that are mostly zeros, as SciPy has them, are no arrays but make some.
+[[noreturn]] void refuse_object(py::handle value, const Target& target) {
+  const bool makes_one = py::hasattr(value, "toarray");
+  throw DataTypeError(subject(target) + "expected an array or bytes for " + place(target) +
+                      " but got '" + type_name(value) +
+                      (makes_one ? "'; pass what its toarray() gives"
+                                 : "'; numpy.asarray makes an array of numbers"));
+}
+
 // An array over anything that offers one, or the raw bytes in `bytes`.
 py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
   if (is_array(value)) return own_array(value, target);
@@ -176,27 +193,29 @@ py::object to_array(py::handle value, const Target& target, TensorData& bytes) {
   if (py::hasattr(value, "__array__")) {
     return handed_over(value, target, [&] { return plain_array(value); });
   }
-  throw DataTypeError(subject(target) + "expected an array or bytes for " + place(target) +
-                      " but got '" + type_name(value) +
-                      "'; numpy.asarray makes an array of numbers");
+  refuse_object(value, target);
 }
 
 py::object array_of_numbers(py::handle value, DataType type, const Target& target) {
   py::object array = handed_over(value, target, [&] { return numbers_of(value, type); });
   if (!array.is_none()) return array;
   throw DataTypeError(subject(target) + "expected numbers for " + place(target) +
-                      " but got others, or ints beyond 64 bits, in a '" + type_name(value) + "'");
+                      " but got others, or ints beyond 64 bits, in a '" + type_name(value) + "'" +
+                      first_of_others(value, objects_of(value)));
 }
 
-// A dense native copy, where the rule for conversions allows one.
-py::object converted(const py::object& array, DataType type, const Target& target) {
+// A dense native copy of an array of the value, where the rule for conversions allows one.
+py::object converted(py::handle value, const py::object& array, DataType type,
+                     const Target& target) {
   const bool to_float = is_floating_point(type);
   const bool to_boolean = type == DataType::kBoolean;
   const char kind = data_type_of(array) == DataType::kBFloat16 ? 'f' : kind_of(array);
   const bool integral = kind == 'i' || kind == 'u' || kind == 'b';
   const bool allowed = to_boolean ? kind == 'b' : to_float ? integral || kind == 'f' : integral;
   if (!allowed) {
-    refuse_type(target, type, dtype_name(array));
+    refuse_type(
+        target, type,
+        dtype_name(array) + first_of_others(value, array) + advice_on_classes(target, type, kind));
   }
   if (type == DataType::kBFloat16) return dense_array(narrowed(array), py::dtype("uint16"));
   const py::dtype to = dtype_of(type);
@@ -263,6 +282,9 @@ py::object any_array(py::handle value, const Target& target) {
     }
     if (array.data.gpu < 0 && array.data.data_type != DataType::kInvalid) return view_of(array);
   }
+  if (!py::hasattr(value, "__array__") && py::hasattr(value, "toarray")) {
+    refuse_object(value, target);
+  }
   return handed_over(value, target, [&] { return plain_array(value); });
 }
 
@@ -276,7 +298,7 @@ TensorData readable_data(py::handle value, DataType type, const Target& target) 
                                        : array_or_bytes(value, type, target, bytes, wide);
   if (wide) array = wide;
   if (array.is_none()) return bytes;
-  if (!in_place(array, type)) array = converted(array, type, target);
+  if (!in_place(array, type)) array = converted(value, array, type, target);
   return typed(array, type);
 }
 
@@ -308,9 +330,10 @@ TensorData parameter_data(py::handle value, DataType type, const Target& target)
   }
   const DataType actual = data_type_of(array);
   if (type == DataType::kInvalid && actual == DataType::kInvalid) {
+    const std::string others = first_of_others(value, array);
     throw DataTypeError(subject(target) + "expected a native dtype that tensors have for " +
                         place(target) + " but got " + dtype_name(array) +
-                        "; pass what astype('float32') gives");
+                        (others.empty() ? "; pass what astype('float32') gives" : others));
   }
   return exact(array, type == DataType::kInvalid ? actual : type, target, false);
 }
