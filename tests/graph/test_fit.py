@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -371,6 +372,74 @@ def test_what_is_refused_amid_an_epoch(device: str) -> None:
         classes.training.fit(classes.x, wrong, shuffle=False)
     assert raised.value.epochs == []
     np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(2, device))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("row", [0, 5, 9])
+def test_a_sample_is_named_by_its_row_in_the_given_array(device: str, row: int) -> None:
+    for seed in range(6):
+        classes = Classes(device)
+        wrong = classes.y.copy()
+        wrong[row] = 7
+        with pytest.raises(tg.InvalidArgument, match=rf"got 7 in row {row} at layer"):
+            classes.training.fit(classes.x, wrong, shuffle_seed=seed)
+    for call in (classes.training.evaluate, partial(classes.training.fit, shuffle=False)):
+        with pytest.raises(tg.InvalidArgument, match=rf"got 7 in row {row} at layer"):
+            call(classes.x, wrong)
+
+
+def words_network() -> tuple[tg.MLCTrainingGraph, np.ndarray, np.ndarray]:
+    """Embedded words (10, 2) of 5, and labels."""
+    words = np.random.default_rng(4).integers(0, 5, (SAMPLES, 2)).astype(np.int32)
+    x, y = tg.MLCTensor(shape=[4, 2], data_type="int32"), tg.MLCTensor(shape=[4, 2, 3])
+    graph = tg.MLCGraph()
+    graph.node(
+        tg.MLCEmbeddingLayer(
+            descriptor=tg.MLCEmbeddingDescriptor(embedding_count=5, embedding_dimension=3),
+            weights=tg.MLCTensor(data=array((5, 3), 3, "float32")),
+        ),
+        source=x,
+    )
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error("mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )  # fmt: skip
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    return training, words, array((SAMPLES, 2, 3), 5, "float32")
+
+
+@pytest.mark.parametrize("row", [1, 8])
+def test_an_index_is_named_by_its_place_in_the_given_array(row: int) -> None:
+    training, words, labels = words_network()
+    words[row, 1] = 9
+    place = rf"got 9 at \({row}, 1\) at layer"
+    for seed in range(4):
+        with pytest.raises(tg.InvalidArgument, match=place):
+            training.fit(words, labels, shuffle_seed=seed)
+    for call in (partial(training.evaluate, words, labels), partial(training.predict, words)):
+        with pytest.raises(tg.InvalidArgument, match=place):
+            call()
+    # A step of its own has no other samples.
+    with pytest.raises(tg.InvalidArgument, match=r"got 9 at \(0, 1\) at layer"):
+        training.execute(
+            inputs_data={"x": words[row : row + 1]}, loss_labels_data={"y": labels[:1]}
+        )
+
+
+def test_a_step_is_named_once() -> None:
+    classes = Classes()
+    classes.training.fit(classes.x, classes.y)
+    bad = classes.x.copy()
+    bad[5, 1] = np.nan
+    with pytest.raises(tg.NumericError) as raised:
+        classes.training.fit(bad, classes.y, shuffle=False, options="check_numerics")
+    assert str(raised.value).endswith(" in the forward phase in step 2 of epoch 1")
+    with pytest.raises(tg.NumericError, match=r" in the forward phase of step 6$"):
+        classes.training.execute(
+            inputs_data={"x": bad[4:8]}, loss_labels_data={"y": classes.y[4:8]},
+            options="check_numerics|synchronous",
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize("device", ["cpu"])

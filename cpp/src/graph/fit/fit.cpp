@@ -93,7 +93,8 @@ class StepsInFlight {
   void add(Executor& executor, Samples::Batch& batch) {
     batch.arguments.options = options_;
     Execution step =
-        executor.submit(Run::step, batch.arguments, {.rows = batch.chosen, .keeps_bound = true});
+        executor.submit(Run::step, batch.arguments,
+                        {.rows = batch.chosen, .samples = batch.samples, .keeps_bound = true});
     begun_.push_back({std::move(step), batch.arguments.batch_size});
     while (begun_.size() > (waits_ ? 0 : allowed())) take_first();
   }
@@ -305,8 +306,10 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
     if (arguments.goes_on && !arguments.goes_on()) break;
     const std::int64_t rows = std::min(batch, samples.count() - first);
-    ExecutionArguments& some = samples.batch(first, rows).arguments;
+    Samples::Batch& next = samples.batch(first, rows);
+    ExecutionArguments& some = next.arguments;
     some.options = ExecutionOptions::kSynchronous | ExecutionOptions::kForwardForInference;
+    details.samples = next.samples;
     const Execution done = state_->current_executor("evaluate")->submit(Run::step, some, details);
     loss.add(done.result(), rows);
     if (details.scored == nullptr) continue;
@@ -331,9 +334,10 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
     if (before_batch) before_batch();
     const std::int64_t rows = std::min(batch, samples.count() - first);
-    ExecutionArguments& some = samples.batch(first, rows).arguments;
-    some.options = ExecutionOptions::kSynchronous;
-    const TensorData part = state_->current_executor("predict")->predict(some);
+    Samples::Batch& next = samples.batch(first, rows);
+    next.arguments.options = ExecutionOptions::kSynchronous;
+    const TensorData part =
+        state_->current_executor("predict")->predict(next.arguments, next.samples);
     if (all.bytes == nullptr) {
       Shape shape = part.shape;
       shape[0] = samples.count();

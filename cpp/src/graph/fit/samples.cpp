@@ -105,6 +105,7 @@ Samples::Batch& Samples::batch(std::int64_t first, std::int64_t rows) {
   batch_.arguments.batch_size = rows;
   most_rows_ = std::max(most_rows_, rows);  // the first batch's
   if (places_ != nullptr) batch_.chosen = {places_, first, rows};
+  batch_.samples = {order_.empty() ? nullptr : order_.data(), first, count_};
   for (Column& column : columns_) {
     TensorData& data = (batch_.arguments.*column.to)[column.position].second;
     auto* const all = static_cast<std::byte*>(column.all.bytes);

@@ -7,6 +7,7 @@
 #include <traingraph/fit.h>
 
 #include "graph/data/device_staging.h"
+#include "graph/lowering/check_integers.h"
 
 namespace traingraph {
 
@@ -29,6 +30,7 @@ class Samples {
   struct Batch {
     ExecutionArguments arguments;
     ChosenRows chosen;
+    SampleRows samples;
   };
   Batch& batch(std::int64_t first, std::int64_t rows);
 

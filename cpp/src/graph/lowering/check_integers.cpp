@@ -10,58 +10,73 @@
 namespace traingraph {
 namespace {
 
-// "(1, 2)" for the element at this position in row-major order.
-std::string place(const Shape& shape, std::int64_t position) {
-  Shape index(shape.size());
-  for (std::size_t k = shape.size(); k-- > 0;) {
-    index[k] = position % shape[k];
-    position /= shape[k];
+// "(1, 2)"
+std::string text_of(const IntegerPlace& place) {
+  Shape index(place.shape.size());
+  std::int64_t position = place.position;
+  for (std::size_t k = place.shape.size(); k-- > 0;) {
+    index[k] = position % place.shape[k];
+    position /= place.shape[k];
   }
   return to_string(index);
 }
 
 template <class T>
-void check_integers(const std::string& name, const IntegerRange& range, const Shape& shape,
-                    const TensorData& data) {
+void check_integers(const std::string& name, const IntegerRange& range, const ir::Type& type,
+                    const TensorData& data, const SampleRows& samples) {
   const T* integers = static_cast<const T*>(data.bytes);
-  const std::int64_t count = element_count(shape);
+  const std::int64_t count = type.elements();
   for (std::int64_t k = 0; k < count; ++k) {
     const auto value = static_cast<std::int64_t>(integers[k]);
-    if (value < range.lowest || value >= range.count) refuse_integer(name, range, shape, k, value);
+    if (value < range.lowest || value >= range.count) {
+      refuse_integer(name, range, place_in(type, k, samples), value);
+    }
     if (!range.descends || k == 0 || integers[k] <= integers[k - 1]) continue;
     throw InvalidArgument("[lengths '" + name + "'] expected lengths that descend but got " +
                           std::to_string(value) + " after " + std::to_string(integers[k - 1]) +
-                          " at " + place(shape, k) + range.layer);
+                          " at " + text_of(place_in(type, k, samples)) + range.layer);
   }
 }
 
 }  // namespace
 
-void refuse_integer(const std::string& name, const IntegerRange& range, const Shape& shape,
-                    std::int64_t position, std::int64_t value) {
+IntegerPlace place_in(const ir::Type& type, std::int64_t position, const SampleRows& samples) {
+  IntegerPlace place{type.shape, position};
+  if (samples.count == 0 || !type.batched) return place;
+  const std::int64_t per_row = type.elements() / type.shape[0];
+  std::int64_t row = samples.first + position / per_row;
+  if (samples.order != nullptr) row = samples.order[row];
+  place.shape[0] = samples.count;
+  place.position = row * per_row + position % per_row;
+  return place;
+}
+
+void refuse_integer(const std::string& name, const IntegerRange& range, const IntegerPlace& place,
+                    std::int64_t value) {
   const std::string highest = std::to_string(range.count - 1);
   const std::string got = " but got " + std::to_string(value);
-  const std::string where = " at " + place(shape, position) + range.layer;
+  const std::string where = " at " + text_of(place) + range.layer;
   if (range.descends) {
     throw InvalidArgument("[lengths '" + name + "'] expected a length from 0 to " + highest + got +
                           where);
   }
   if (range.lowest < 0) {
     throw InvalidArgument("[labels '" + name + "'] expected a class from 0 to " + highest +
-                          " or -1" + got + " in row " + std::to_string(position) + range.layer);
+                          " or -1" + got + " in row " + std::to_string(place.position) +
+                          range.layer);
   }
   throw InvalidArgument("[indices '" + name + "'] expected an index from 0 to " + highest + got +
                         where);
 }
 
 void check_range(const std::string& name, const IntegerRange& range, const ir::Type& type,
-                 const TensorData& data) {
+                 const TensorData& data, const SampleRows& samples) {
   if (range.count == 0 || data.bytes == nullptr || data.gpu >= 0) return;
   switch (type.data_type) {
     case DataType::kInt32:
-      return check_integers<std::int32_t>(name, range, type.shape, data);
+      return check_integers<std::int32_t>(name, range, type, data, samples);
     case DataType::kInt64:
-      return check_integers<std::int64_t>(name, range, type.shape, data);
+      return check_integers<std::int64_t>(name, range, type, data, samples);
     default:
       throw DataTypeError("[labels '" + name + "'] expected int32 or int64 classes but got " +
                           traingraph::name(type.data_type));

@@ -96,7 +96,7 @@ void add_index_checks(LoweredGraph& lowered, bool on_gpu) {
         ops::apply1(graph, ir::Op::check_indices,
                     ir::IndexCheckAttributes{number, range.lowest, range.count}, std::move(inputs));
     lowered.index_checks.push_back(
-        {name_of(lowered, behind_reshapes(graph, integers)), graph.type(integers).shape, range});
+        {name_of(lowered, behind_reshapes(graph, integers)), graph.type(integers), range});
   });
   if (lowered.outside != kNone) graph.value(lowered.outside).keep = true;
 }

@@ -24,7 +24,7 @@ struct IntegerRange {
 // Indices that are looked at inside the program: computed ones, and arrays in a GPU's memory.
 struct IndexCheck {
   std::string name;
-  Shape shape;
+  ir::Type type;
   IntegerRange range;
 };
 

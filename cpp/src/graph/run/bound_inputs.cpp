@@ -119,7 +119,7 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
       if (slot.tensor != *tensor || slot.value == kNone) continue;
       const ir::Type& type = graph.program->graph.type(slot.value);
       check_data(slot, type, array, backend_);
-      check_range(slot.name, slot.range, type, array);
+      check_range(slot.name, slot.range, type, array, details.samples);
       if (slot.given->argument.call == calls_) {
         throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
                               what + " '" + name + "' is the second name of one");

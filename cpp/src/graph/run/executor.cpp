@@ -31,7 +31,7 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   return start(Run::forward, inference_mode_, arguments, details);
 }
 
-TensorData Executor::predict(const ExecutionArguments& arguments) {
+TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRows& samples) {
   {
     const std::lock_guard lock(mutex_);
     check_may_infer("predict");
@@ -41,7 +41,8 @@ TensorData Executor::predict(const ExecutionArguments& arguments) {
     throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
                      to_string(graph->program->graph.type(graph->result).shape));
   }
-  return start(Run::forward, Mode::prediction, arguments, {.call = "predict", .keeps_bound = true})
+  return start(Run::forward, Mode::prediction, arguments,
+               {.call = "predict", .samples = samples, .keeps_bound = true})
       .result();
 }
 
@@ -132,6 +133,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job.timed = job.profiled || has(arguments.options, ExecutionOptions::kProfiling);
   job.handler = arguments.completion_handler;
   job.scored = details.scored;
+  job.samples = details.samples;
   auto state = job.state = std::make_shared<ExecutionState>();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   bind_job(job, arguments, details);
@@ -263,7 +265,9 @@ void Executor::run_program(const Job& job) {
   std::vector<double> seconds(job.profiled ? program.graph.nodes.size() : 0);
   if (job.checked) {
     if (const auto found = program.run_checked(job.run)) {
-      raise_not_finite(backend_, *job.graph, job.run, *found, step_numbers_.forward_passes());
+      // A fit names the step itself.
+      const std::int64_t step = job.samples.count != 0 ? 0 : step_numbers_.forward_passes();
+      raise_not_finite(backend_, *job.graph, job.run, *found, step);
     }
   } else {
     program.run(job.run, job.profiled ? seconds.data() : nullptr);

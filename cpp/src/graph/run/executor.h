@@ -45,8 +45,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void check_batch(std::int64_t batch, bool apart = false) {
     compiled(batch, Mode::training, apart);
   }
-  // The last result of an inference forward without losses.
-  TensorData predict(const ExecutionArguments& arguments);
+  // The last layer's first result in an inference forward without losses.
+  TensorData predict(const ExecutionArguments& arguments, const SampleRows& samples);
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   TensorData view(const Tensor& tensor) override;

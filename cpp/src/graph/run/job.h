@@ -9,6 +9,7 @@
 #include <traingraph/graph.h>
 
 #include "graph/data/device_staging.h"
+#include "graph/lowering/check_integers.h"
 #include "graph/program/compiled_graph.h"
 #include "graph/run/execution_state.h"
 
@@ -28,6 +29,7 @@ using Scored = std::pair<TensorData, TensorData>;
 struct CallDetails {
   const char* call = "execute";  // for messages
   ChosenRows rows = {};          // of its arrays on the device
+  SampleRows samples = {};       // what its rows are among all samples
   bool keeps_bound = false;      // its arguments do not replace what was bound
   Scored* scored = nullptr;      // receives copies before the next execution runs
 };
@@ -53,6 +55,7 @@ struct Job {
   bool checked = false;
   CompletionHandler handler;
   Scored* scored = nullptr;
+  SampleRows samples = {};
   // Whether the call may begin the next execution before this one's result has come.
   bool leaves = false;
   std::unique_ptr<PendingRead> pending;  // that result

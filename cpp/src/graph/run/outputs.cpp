@@ -71,10 +71,10 @@ void begin_result(Job& job, const Begin& begin) {
 
 using Outside = std::array<std::int64_t, 3>;  // check, position, value
 
-void raise_outside(const CompiledGraph& graph, const Outside& found) {
+void raise_outside(const Job& job, const Outside& found) {
   if (found[0] < 0) return;
-  const IndexCheck& check = graph.index_checks.at(static_cast<std::size_t>(found[0]));
-  refuse_integer(check.name, check.range, check.shape, found[1], found[2]);
+  const IndexCheck& check = job.graph->index_checks.at(static_cast<std::size_t>(found[0]));
+  refuse_integer(check.name, check.range, place_in(check.type, found[1], job.samples), found[2]);
 }
 
 // Raises where indices were outside, or begins to read whether some were.
@@ -85,7 +85,7 @@ void look_at_indices(const Backend& backend, Job& job) {
   if (job.outside != nullptr) return;
   Outside found{};
   read_memory(backend, found.data(), from, sizeof found);
-  raise_outside(*job.graph, found);
+  raise_outside(job, found);
 }
 
 // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
@@ -127,7 +127,7 @@ void raise_late(Job& job) {
   if (job.outside == nullptr) return;
   Outside found{};
   job.outside->take(found.data());
-  raise_outside(*job.graph, found);
+  raise_outside(job, found);
 }
 
 void deliver(const Backend& backend, Job& job) {
