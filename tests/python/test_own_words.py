@@ -108,6 +108,7 @@ ODD = [
     *(np.ones(3), np.ones((2, 2), int), lying([1, 2, 3]), [np.ones(3)], np.str_("x")),
     *(Nameless(), Nameless, Undecided(), released(), closed(), {Text("a"): released()}),
     (Text("b"), 1),
+    *(memoryview(np.zeros((2, 2), np.float32)), memoryview(np.zeros(2, np.float16))),
 ]
 
 

@@ -59,31 +59,39 @@ py::object from_offset(const mps::Offset& offset) {
   return offset_class(offset.x, offset.y, offset.z);
 }
 
-mps::Offset to_offset(py::handle value, const char* subject) {
-  mps::Offset offset;
-  if (!py::isinstance<py::sequence>(value))
-    refuse({subject, "value", "(x, y) or (x, y, z)"}, value);
-  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
-  if (items.size() != 2 && items.size() != 3) {
-    refuse({subject, "value", "(x, y) or (x, y, z)"}, value);
+namespace {
+
+Shape two_or_three(py::handle value, const char* subject) {
+  const Where where{subject, "value", "(x, y) or (x, y, z)"};
+  if (PySequence_Check(value.ptr()) == 0) refuse(where, value);
+  const std::vector<py::object> items = to_items(value, where);
+  if (items.size() != 2 && items.size() != 3) refuse(where, value);
+  Shape numbers;
+  for (const char* const name : {"x", "y", "z"}) {
+    if (numbers.size() == items.size()) break;
+    numbers.push_back(to_integer(items[numbers.size()], {subject, name, "int"}));
   }
-  offset.x = to_integer(items[0], {subject, "x", "int"});
-  offset.y = to_integer(items[1], {subject, "y", "int"});
-  if (items.size() == 3) offset.z = to_integer(items[2], {subject, "z", "int"});
-  return offset;
+  return numbers;
+}
+
+}  // namespace
+
+mps::Offset to_offset(py::handle value, const char* subject) {
+  const Shape numbers = two_or_three(value, subject);
+  return {numbers[0], numbers[1], numbers.size() == 3 ? numbers[2] : 0};
 }
 
 mps::Region to_region(py::handle value, const char* subject) {
-  const char* const expected = "MTLRegion or (x, y), (width, height)";
-  if (!py::isinstance<py::sequence>(value)) refuse({subject, "value", expected}, value);
-  const py::tuple items = py::tuple(py::reinterpret_borrow<py::object>(value));
-  if (items.size() != 2) refuse({subject, "value", expected}, value);
-  const mps::Offset size = to_offset(items[1], subject);
+  const Where where{subject, "value", "MTLRegion or (x, y), (width, height)"};
+  if (PySequence_Check(value.ptr()) == 0) refuse(where, value);
+  const std::vector<py::object> items = to_items(value, where);
+  if (items.size() != 2) refuse(where, value);
+  const Shape size = two_or_three(items[1], subject);
   mps::Region region;
   region.origin = to_offset(items[0], subject);
-  region.width = size.x;
-  region.height = size.y;
-  if (py::len(items[1]) == 3) region.depth = size.z;
+  region.width = size[0];
+  region.height = size[1];
+  if (size.size() == 3) region.depth = size[2];
   return region;
 }
 
