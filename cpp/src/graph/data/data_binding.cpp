@@ -121,8 +121,8 @@ void Rows::add(const std::string& name, const TensorData& array, const Tensor& t
   const Shape& shape = tensor.descriptor().shape;
   const Subject subject{"tensor", name};
   if (rows_in(array.shape, shape) == kNoRows) {
-    throw ShapeError(subject + "expected shape " + to_string(shape) +
-                     ", or another number of rows, but got " + to_string(array.shape));
+    throw ShapeError(subject + "expected shape " + to_string(shape) + " but got " +
+                     to_string(array.shape));
   }
   throw ShapeError(subject + "expected " + std::to_string(count_) +
                    " rows as in the arrays before but got " + to_string(array.shape));
