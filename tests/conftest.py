@@ -12,6 +12,7 @@ os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
 
 import differences
 from device_rows import add_options, asked_for, is_about, with_devices
+from left_threads import pytest_sessionfinish, pytest_unconfigure  # noqa: F401
 from portable import why_skipped
 from unfinished import why_unfinished
 

@@ -381,3 +381,32 @@ def test_a_named_backend_is_found() -> None:
     text = 'backend_named("cuda");  // as "metal" is\n'
     assert backends_named("cpp/src/graph/api/graph.cpp", text) == ["cuda"]
     assert backends_named("cpp/src/backends/cuda/cuda.cpp", text) == []
+
+
+# --- locks ---------------------------------------------------------------------------------------
+
+# The library's own raise in a forked child where a thread of the parent has them for ever.
+NATIVE_LOCK = re.compile(
+    r"std::(recursive_|shared_|timed_)?mutex\b|std::condition_variable|std::(once_flag|call_once)|"
+    r"gil_safe_call_once"
+)
+MAKES_LOCKS = (
+    "cpp/include/traingraph/mutex.h",
+    "cpp/src/runtime/threads/fork_guard.cpp",
+    "cpp/src/runtime/threads/mutex.cpp",
+)
+
+
+def native_locks(path: str, text: str) -> bool:
+    return path not in MAKES_LOCKS and NATIVE_LOCK.search(text) is not None
+
+
+def test_locks_know_of_forks() -> None:
+    files = {relative(path): path for path in tracked() if path.suffix in SOURCE_FILES}
+    own = {name: path for name, path in files.items() if name.startswith(SOURCES)}
+    assert not [name for name, path in own.items() if native_locks(name, path.read_text())]
+
+
+@pytest.mark.parametrize("line", ["std::mutex mutex;", "std::call_once(made, make);"])
+def test_a_native_lock_is_found(line: str) -> None:
+    assert native_locks("cpp/src/graph/run/executor.h", line)

@@ -1,8 +1,9 @@
 // The extension module traingraph._core: ML Compute's classes are bound at import, those of MPS
 // when the first of them is used.
-#include <pybind11/gil_safe_call_once.h>
-
 #include <thread>
+#include <vector>
+
+#include <traingraph/mutex.h>
 
 #include "bindings.h"
 #include "classes/collector.h"
@@ -10,6 +11,7 @@
 #include "classes/signature.h"
 #include "convert/enums.h"
 #include "convert/errors.h"
+#include "convert/gil.h"
 #include "convert/unmade_objects.h"
 
 namespace {
@@ -36,12 +38,14 @@ using namespace traingraph::python;
 void make_mps_on_demand(py::module_& module) {
   const auto get = [module](const Arguments& arguments) -> py::object {
     const py::object name = arguments["name"];
-    PYBIND11_CONSTINIT static py::gil_safe_call_once_and_store<bool> made;
+    static traingraph::Once made;
     static std::thread::id maker;  // pybind11 asks for a class's name before it adds it
     if (!PyUnicode_Check(name.ptr())) refuse(arguments.where("name"), name);
     const bool is_special = py::cast<bool>(name.attr("startswith")("__"));
-    if (!is_special && maker != std::this_thread::get_id()) {
-      made.call_once_and_store_result([&] {
+    if (!is_special && !made.is_done() && maker != std::this_thread::get_id()) {
+      const ReleasedGil released;
+      made.call([&] {
+        const HeldGil held;
         maker = std::this_thread::get_id();
         const CollectorPause paused;
         py::module_ whole = module;
@@ -49,7 +53,6 @@ void make_mps_on_demand(py::module_& module) {
         list_exports(whole);
         refuse_unmade_objects();
         maker = {};
-        return true;
       });
     }
     const py::dict names = module.attr("__dict__");
@@ -60,9 +63,18 @@ void make_mps_on_demand(py::module_& module) {
   def_function(module, "__getattr__", "Any", {"name: str"}, "Makes the classes of MPS.", get);
 }
 
+// Classes are kept for the whole process, with the objects of one interpreter.
+int refuse_sub_interpreter(PyObject*) {
+  if (PyInterpreterState_Get() == PyInterpreterState_Main()) return 0;
+  PyErr_SetString(PyExc_ImportError,
+                  "traingraph works in the main interpreter of a process, but was imported in a "
+                  "sub-interpreter; under mod_wsgi, set WSGIApplicationGroup %{GLOBAL}");
+  return -1;
+}
+
 }  // namespace
 
-PYBIND11_MODULE(_core, module) {
+PYBIND11_MODULE(_core_of_main, module) {
   const CollectorPause paused;
   module.doc() = "ML Compute's classes over the C++ core. Import traingraph instead.";
   // Defaults in signatures are evaluated with the module's names, and Python adds this then.
@@ -87,4 +99,24 @@ PYBIND11_MODULE(_core, module) {
   list_exports(module);
   refuse_unmade_objects();
   make_mps_on_demand(module);
+}
+
+// Before pybind11 does anything, which would wait for the main interpreter's lock for ever. Python
+// runs this function in the interpreter that imports, or from 3.13 on in the main one, and what the
+// slots say in the one that imports.
+extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
+  if (refuse_sub_interpreter(nullptr) != 0) return nullptr;
+  PyObject* const made = PyInit__core_of_main();
+  if (made == nullptr) return nullptr;
+  auto* const definition = reinterpret_cast<PyModuleDef*>(made);
+  static std::vector<PyModuleDef_Slot> slots;
+  if (slots.empty()) {
+    slots.push_back({Py_mod_exec, reinterpret_cast<void*>(&refuse_sub_interpreter)});
+    for (const PyModuleDef_Slot* slot = definition->m_slots; slot->slot != 0; ++slot) {
+      slots.push_back(*slot);
+    }
+    slots.push_back({0, nullptr});
+  }
+  definition->m_slots = slots.data();
+  return made;
 }

@@ -42,7 +42,7 @@ std::vector<Event> run_tasks(const std::vector<bool>& leaves, int wait_for) {
         return nullptr;
       };
       tasks.push_back(task);
-      stream->submit(task);
+      stream->submit({task});
     }
   });
   stream->wait(tasks[static_cast<std::size_t>(wait_for)]);
@@ -73,9 +73,9 @@ std::pair<std::string, std::string> threads_of_task(bool waits, bool behind) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       return std::function<void()>();
     };
-    stream->submit(first);
+    stream->submit({first});
   }
-  stream->submit(task);
+  stream->submit({task});
   if (waits) stream->wait(task);
   std::string finisher = finished.get_future().get();
   stream->wait(task);
@@ -139,7 +139,7 @@ bool tasks_stay_in_order_amid_a_merge() {
         alone.work();
         return {};
       };
-      b->submit(task);
+      b->submit({task});
       if (k == 10) begun.set_value();
     }
   });

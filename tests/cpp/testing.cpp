@@ -39,6 +39,7 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_networks(module);
   traingraph::testing::bind_launch_groups(module);
   traingraph::testing::bind_streams(module);
+  traingraph::testing::bind_forks(module);
   traingraph::testing::bind_coding(module);
   traingraph::testing::bind_nodes(module);
   traingraph::testing::bind_data_sources(module);

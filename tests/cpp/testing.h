@@ -23,6 +23,7 @@ void bind_plans(py::module_& module);
 void bind_networks(py::module_& module);
 void bind_launch_groups(py::module_& module);
 void bind_streams(py::module_& module);
+void bind_forks(py::module_& module);
 void bind_coding(py::module_& module);
 void bind_nodes(py::module_& module);
 void bind_check_gradients(py::module_& module);

@@ -161,12 +161,19 @@ def test_a_compile_in_a_handler_beside_a_compile() -> None:
 
 
 def test_handlers_that_execute_each_others_graphs() -> None:
-    """Each holds its own order of work and waits for the other's."""
+    """Each holds its own order of work and waits for the other's. Threads change often, so that
+    each lock on the way is contended."""
     (_, _, one), (_, _, other) = trained(), trained()
-    at_once(
-        lambda: one("none", completion_handler=lambda *_: other()).wait(),
-        lambda: other("none", completion_handler=lambda *_: one()).wait(),
-    )
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        at_once(
+            *[lambda: one("none", completion_handler=lambda *_: other()).wait()] * 2,
+            *[lambda: other("none", completion_handler=lambda *_: one()).wait()] * 2,
+            seconds=2 * SECONDS,
+        )
+    finally:
+        sys.setswitchinterval(before)
 
 
 def test_a_handler_waits_for_what_the_worker_has_yet_to_do() -> None:

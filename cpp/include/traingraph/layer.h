@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <traingraph/export.h>
-#include <traingraph/label.h>
+#include <traingraph/mutex.h>
 #include <traingraph/tensor.h>
 #include <traingraph/types.h>
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <traingraph/export.h>
+#include <traingraph/mutex.h>
 #include <traingraph/types.h>
 
 namespace traingraph {
@@ -78,7 +79,7 @@ class TRAINGRAPH_API Optimizer {
  private:
   friend class UpdateCount;
   // Guards the time steps of all optimizers: graphs may share one and have a thread each.
-  static std::mutex& counting();
+  static Mutex& counting();
   template <class T>
   static T load(const T& value) {
     T result;

@@ -1,6 +1,7 @@
 // What all optimizers share: checks of the descriptor, the learning rate, and time steps that
 // threads count.
 #include <traingraph/describe.h>
+#include <traingraph/mutex.h>
 #include <traingraph/optimizer.h>
 
 #include <utility>
@@ -30,9 +31,9 @@ void Optimizer::set_learning_rate(float value) {
   store(descriptor_.learning_rate, value);
 }
 
-std::mutex& Optimizer::counting() {
+Mutex& Optimizer::counting() {
   // Never destroyed: work in flight may end while static objects go.
-  static auto* const mutex = new std::mutex;
+  static auto* const mutex = new Mutex;
   return *mutex;
 }
 

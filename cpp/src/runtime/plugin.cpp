@@ -17,6 +17,7 @@
 #include <sstream>
 
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 namespace traingraph {
 namespace {
@@ -31,7 +32,7 @@ constexpr std::array<Library, 2> kLibraries = {{
     {"libcudnn.so.9", "nvidia/cudnn/lib"},
 }};
 
-std::mutex mutex;
+Mutex mutex;
 std::vector<std::string> package_folders;
 std::map<std::string, const Plugin*> loaded;
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+
 #include "convert/release.h"
 
 namespace py = pybind11;

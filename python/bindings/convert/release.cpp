@@ -9,13 +9,15 @@
 #include <utility>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 namespace py = pybind11;
 
 namespace traingraph::python {
 namespace {
 
 struct Released {
-  std::mutex mutex;
+  Mutex mutex;
   std::vector<Kept> objects;
   std::atomic<bool> any{false};
   bool pending = false;  // Python was asked to drop them
@@ -32,8 +34,8 @@ void drop(const Kept& kept) { Py_DECREF(kept.object); }
 int drop_pending(void*) {
   {
     Released& aside = released();
-    const std::lock_guard lock(aside.mutex);
-    aside.pending = false;
+    const LockUnlessLost lock(aside.mutex);
+    if (lock) aside.pending = false;
   }
   drop_released();
   return 0;
@@ -50,7 +52,8 @@ void Kept::operator()(const void*) const {
     return;
   }
   Released& aside = released();
-  const std::lock_guard lock(aside.mutex);
+  const LockUnlessLost lock(aside.mutex);
+  if (!lock) return;
   aside.objects.push_back(*this);
   aside.any = true;
   if (!ReleasedGil::here() && !aside.pending) {
@@ -81,7 +84,8 @@ void drop_released() {
   }
   std::vector<Kept> objects;
   {
-    const std::lock_guard lock(aside.mutex);
+    const LockUnlessLost lock(aside.mutex);
+    if (!lock) return;
     objects.swap(aside.objects);
     aside.any = false;
   }

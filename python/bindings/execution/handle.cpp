@@ -4,9 +4,10 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
 #include <memory>
 #include <mutex>
+
+#include <traingraph/mutex.h>
 
 #include "convert/data.h"
 #include "convert/errors.h"
@@ -25,8 +26,8 @@ class Owed {
     return now_;
   }
   void done(int which) {
-    const std::lock_guard lock(mutex_);
-    if (--counts_[which] == 0) {
+    const LockUnlessLost lock(mutex_);
+    if (lock && --counts_[which] == 0) {
       none_.notify_all();
     }
   }
@@ -39,8 +40,8 @@ class Owed {
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable none_;
+  Mutex mutex_;
+  Condition none_;
   int counts_[2] = {};
   int now_ = 0;
 };

@@ -1,9 +1,8 @@
 // The backend metal: its device, its table of kernels, and its memory.
 #include "backends/metal/metal.h"
 
-#include <mutex>
-
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 #include "backends/metal/device/executable.h"
 #include "backends/metal/device/ref.h"
@@ -74,7 +73,7 @@ class MetalBackend final : public TableBackend<KernelEntry>, DeviceMemory, Diagn
 
  private:
   void find() const {
-    std::call_once(once_, [this] {
+    once_.call([this] {
       try {
         device_ = new Device;
       } catch (const Error& error) {
@@ -88,7 +87,7 @@ class MetalBackend final : public TableBackend<KernelEntry>, DeviceMemory, Diagn
     return *device_;
   }
 
-  mutable std::once_flag once_;
+  mutable Once once_;
   mutable Device* device_ = nullptr;
   mutable std::string reason_;
 };

@@ -30,9 +30,9 @@ std::string at(const Layer& layer) {
 
 }  // namespace
 
-std::recursive_mutex& structure() {
+RecursiveMutex& structure() {
   // Never destroyed: the worker may look at a graph while static objects go.
-  static auto* const mutex = new std::recursive_mutex;
+  static auto* const mutex = new RecursiveMutex;
   return *mutex;
 }
 

@@ -3,8 +3,11 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
+
+#include <traingraph/mutex.h>
 
 #include "runtime/threads/interruption.h"
 
@@ -13,7 +16,7 @@ namespace traingraph {
 void in_parallel(std::size_t count, std::size_t workers,
                  const std::function<void(std::size_t worker, std::size_t k)>& work) {
   std::atomic<std::size_t> next = 0;
-  std::mutex mutex;
+  Mutex mutex;
   std::exception_ptr error;
   const auto run = [&](std::size_t worker) {
     Interruptible interruption;
@@ -29,7 +32,12 @@ void in_parallel(std::size_t count, std::size_t workers,
     }
   };
   std::vector<std::jthread> threads;
-  for (std::size_t worker = 1; worker < workers; ++worker) threads.emplace_back(run, worker);
+  threads.reserve(workers);
+  try {
+    for (std::size_t worker = 1; worker < workers; ++worker) threads.emplace_back(run, worker);
+  } catch (const std::system_error&) {
+    // The system has no more: those that are there do all the work.
+  }
   run(0);
   threads.clear();  // joins them
   if (error != nullptr) std::rethrow_exception(error);

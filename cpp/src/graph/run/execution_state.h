@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include <traingraph/mutex.h>
 #include <traingraph/profile.h>
 #include <traingraph/tensor.h>
 
@@ -18,7 +19,7 @@ namespace traingraph {
 struct ExecutionState {
   std::shared_ptr<Stream> stream;
   std::shared_ptr<Task> task;  // null after a synchronous run
-  std::mutex mutex;
+  Mutex mutex;
   bool done = false;
   std::exception_ptr error;
   std::atomic<bool> raised{false};  // somebody has seen the error
@@ -45,7 +46,7 @@ class UnseenFailure {
  private:
   void raise_first();
 
-  std::mutex mutex_;
+  Mutex mutex_;
   std::atomic<bool> is_there_{false};
   std::shared_ptr<ExecutionState> first_;
 };

@@ -95,6 +95,8 @@ void Executor::upload_parameters(const CompiledGraph& graph) {
 Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments,
                           const CallDetails& details) {
   check_not_forked();
+  const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
+  if (!synchronous) start_worker();
   failure_.raise();
   if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
     throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
@@ -135,7 +137,6 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   job.scored = details.scored;
   job.samples = details.samples;
   auto state = job.state = std::make_shared<ExecutionState>();
-  const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   bind_job(job, arguments, details);
   const Place place = place_of(job, synchronous);
   lock.unlock();
@@ -163,36 +164,6 @@ void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const Cal
     bound_inputs_.bind_gradients(job);
   }
   bind_outputs(graph_, backend_, arguments.outputs, job);
-  updates_.submit(job, graph_.optimizer);
-  submitted_.count(job);
-  exchanges_.announce(*job.graph, job.run);
-}
-
-Executor::Place Executor::place_of(Job& job, bool synchronous) {
-  Stream* const stream = (job.state->stream = Stream::root(stream_)).get();
-  if (synchronous && stream->take_if_free()) return Place::taken;
-  const auto task = job.state->task = std::make_shared<Task>();
-  job.leaves = task->leaves = !synchronous && may_leave(job);
-  const auto queued = std::make_shared<Job>(std::move(job));
-  // The queue keeps the executor, and with it the arena, until the work is done.
-  task->work = [self = shared_from_this(), queued]() -> std::function<void()> {
-    self->begin(*queued);
-    if (queued->pending == nullptr) return nullptr;
-    return [self, queued] { self->settle(*queued); };
-  };
-  if (!synchronous) {
-    stream->submit(task);
-    return Place::queued;
-  }
-  if (stream->take_place(task)) return Place::queued;
-  job = std::move(*queued);
-  job.state->task = nullptr;
-  return Place::held;
-}
-
-bool Executor::may_leave(const Job& job) const {
-  return !uses_host_memory(backend_) && runs_forward(job.run) && !job.handler && !job.timed &&
-         !job.checked && job.outputs.empty() && job.graph->sent.empty();
 }
 
 void Executor::begin(Job& job) {

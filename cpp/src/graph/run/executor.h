@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 #include "graph/program/program_cache.h"
 #include "graph/run/bound_inputs.h"
 #include "graph/run/exchanges.h"
@@ -118,8 +120,11 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Where a job stands: in the stream's queue, which has moved it away, or with this thread, which
   // has taken the stream for it or held it before.
   enum class Place { queued, taken, held };
-  // In the order of binding. Call with mutex_.
+  // In the order of binding, and counts it: where this raises, the call has had no effect. Call
+  // with mutex_.
   Place place_of(Job& job, bool synchronous);
+  // What later calls build on. Call with mutex_.
+  void count(Job& job);
   // Whether nothing but the result will be read of what the job leaves.
   bool may_leave(const Job& job) const;
 
@@ -146,7 +151,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const Mode inference_mode_;
 
   // Guards the five below. Nobody waits for the stream while holding it.
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::shared_ptr<Executor> successor_;  // that took over
   ProgramCache programs_;
   Exchanges exchanges_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <traingraph/mutex.h>
 #include <traingraph/tensor.h>
 
 namespace traingraph {
@@ -56,7 +57,7 @@ class LoadedStep {
   }
 
  private:
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;
   std::atomic<bool> is_there_{false};
   BegunStepPtr step_;
 };

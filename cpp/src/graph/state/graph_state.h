@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <traingraph/graph.h>
+#include <traingraph/mutex.h>
 
 #include "graph/state/begun_step.h"
 #include "runtime/numbers/random.h"
@@ -36,7 +37,7 @@ struct GradientHandle {
 
 // Guards what graphs consist of, and their executors: of all graphs, for they share graph objects
 // and links. Held for a moment, by nobody who compiles, runs or waits.
-std::recursive_mutex& structure();
+RecursiveMutex& structure();
 
 // What only executable graphs have stands below.
 struct GraphState {

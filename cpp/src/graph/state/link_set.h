@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 #include "graph/state/graph_state.h"
 #include "runtime/backend.h"
 #include "runtime/threads/stream.h"
@@ -28,7 +30,7 @@ struct Exchange {
 
 // Graphs that send tensors to each other. All run on one stream.
 struct LinkSet {
-  std::mutex mutex;
+  Mutex mutex;
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
   std::vector<std::weak_ptr<GraphState>> members;
   std::list<Exchange> exchanges;  // addresses stay

@@ -8,6 +8,7 @@
 
 #include <traingraph/errors.h>
 #include <traingraph/mps/loss.h>
+#include <traingraph/mutex.h>
 
 #include "mps/graph/graph_replay.h"
 #include "mps/nodes/graph_plan.h"
@@ -80,7 +81,7 @@ std::vector<Batch> joined_batches(const std::vector<Batch>& batches) {
 
 // Calls to data sources after a run: what they raise waits for the next encoding.
 struct NNGraph::Failure {
-  std::mutex mutex;
+  Mutex mutex;
   std::exception_ptr error;
 
   void set(std::exception_ptr with) {

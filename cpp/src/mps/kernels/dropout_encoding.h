@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <traingraph/mps/dropout.h>
+#include <traingraph/mutex.h>
 
 #include "mps/recording/recording.h"
 
@@ -38,7 +39,7 @@ class DropoutEncoding {
   const Device device_;
   const DropoutParameters parameters_;
   const OperationPtr operation_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::vector<bool> kept_;
 };
 

@@ -9,11 +9,13 @@
 
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 #include "mps/recording/emission.h"
 #include "mps/recording/owner_of.h"
 #include "mps/recording/recorded_run.h"
 #include "runtime/device_memory.h"
+#include "runtime/threads/fork_guard.h"
 
 namespace traingraph::mps {
 namespace {
@@ -85,7 +87,7 @@ struct CommandBuffer::State {
   std::shared_ptr<State> before;         // the part that this one goes on from, until it has run
   std::shared_ptr<Recording> recording;  // null when all is done
   std::atomic<int> status{static_cast<int>(CommandBufferStatus::kNotEnqueued)};
-  mutable std::mutex mutex;  // guards what follows
+  mutable Mutex mutex;  // guards what follows
   std::exception_ptr error;
   bool raised = false;
   double start = 0;
@@ -199,13 +201,50 @@ void CommandBuffer::commit() {
     throw InvalidArgument("[MTLCommandBuffer] expected one commit but the buffer was committed");
   }
   const CommandBufferPtr self = owner_of<CommandBuffer>(*this, "MTLCommandBuffer");
+  // What may fail comes before what others see.
+  check_not_forked();
+  start_worker();
   const std::shared_ptr<State> state = this->state();
   state->recording->check_order();
+  auto task = std::make_shared<Task>();
+  Tasks one(1, task);
   state->status = static_cast<int>(CommandBufferStatus::kCommitted);
   const std::shared_ptr<DeviceState>& device = state->device.state();
-  std::shared_ptr<CompiledRecording> program;
+  // A handler comes before the runs behind it.
+  task->leaves = !uses_host_memory(device->backend) && state->handlers.empty();
+  task->is_awaited = task->leaves || uses_host_memory(device->backend);
   try {
+    std::shared_ptr<CompiledRecording> program;
     if (!state->recording->empty()) program = compiled(*device, *state->recording);
+    task->work = [state, device, program, leaves = task->leaves, self]() -> std::function<void()> {
+      state->status = static_cast<int>(CommandBufferStatus::kScheduled);
+      {
+        const std::lock_guard lock(state->mutex);
+        state->start = now();
+      }
+      std::shared_ptr<RunEnd> run_end;
+      try {
+        if (state->before != nullptr) {
+          const std::exception_ptr failed = state->before->failure();
+          if (failed != nullptr) std::rethrow_exception(failed);
+        }
+        if (program != nullptr) {
+          run_end =
+              run(*device, *program, state->recording->storages(), state->recording->numbers());
+        }
+      } catch (...) {
+        state->fail(std::current_exception());
+        if (program != nullptr) program->numbers.forget_sent();
+      }
+      // While the device works, so that nothing waits for it.
+      if (run_end != nullptr) state->recording->keep_bytes();
+      auto rest = [state, self, run_end, program] {
+        state->settle(self, run_end.get(), program.get());
+      };
+      if (run_end != nullptr && leaves) return rest;
+      rest();
+      return nullptr;
+    };
   } catch (...) {
     *state->fate = BufferFate::kDropped;
     state->fail(std::current_exception());
@@ -215,43 +254,11 @@ void CommandBuffer::commit() {
   for (const StoragePtr& storage : state->recording->storages()) {
     if (!storage->temporary()) ++storage->in_flight;
   }
-  auto task = std::make_shared<Task>();
-  // A handler comes before the runs behind it.
-  task->leaves = !uses_host_memory(device->backend) && state->handlers.empty();
-  task->is_awaited = task->leaves || uses_host_memory(device->backend);
-  task->work = [state, device, program, leaves = task->leaves, self]() -> std::function<void()> {
-    state->status = static_cast<int>(CommandBufferStatus::kScheduled);
-    {
-      const std::lock_guard lock(state->mutex);
-      state->start = now();
-    }
-    std::shared_ptr<RunEnd> run_end;
-    try {
-      if (state->before != nullptr) {
-        const std::exception_ptr failed = state->before->failure();
-        if (failed != nullptr) std::rethrow_exception(failed);
-      }
-      if (program != nullptr) {
-        run_end = run(*device, *program, state->recording->storages(), state->recording->numbers());
-      }
-    } catch (...) {
-      state->fail(std::current_exception());
-      if (program != nullptr) program->numbers.forget_sent();
-    }
-    // While the device works, so that nothing waits for it.
-    if (run_end != nullptr) state->recording->keep_bytes();
-    auto rest = [state, self, run_end, program] {
-      state->settle(self, run_end.get(), program.get());
-    };
-    if (run_end != nullptr && leaves) return rest;
-    rest();
-    return nullptr;
-  };
   {
     const std::lock_guard lock(state->mutex);
     state->task = task;
   }
-  device->stream->submit(task);
+  device->stream->submit(std::move(one));
 }
 
 void CommandBuffer::wait_until_completed() {

@@ -9,6 +9,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 #include <traingraph/mps/command_buffer.h>
+#include <traingraph/mutex.h>
 
 #include "mps/recording/storage.h"
 #include "runtime/device_memory.h"
@@ -17,7 +18,7 @@ namespace traingraph::mps {
 namespace {
 
 std::shared_ptr<DeviceState> state_of(const traingraph::Device& device) {
-  static std::mutex mutex;
+  static Mutex mutex;
   // Never destroyed: work may be in flight when the process ends.
   static auto* known = new std::map<std::pair<std::string, int>, std::shared_ptr<DeviceState>>;
   const std::lock_guard lock(mutex);
@@ -66,7 +67,7 @@ void Device::wait_until_idle() const {
   // Behind everything, and when all that was left of it is done.
   const auto task = std::make_shared<Task>();
   task->work = [] { return std::function<void()>(); };
-  state_->stream->submit(task);
+  state_->stream->submit({task});
   state_->stream->wait(task);
 }
 

@@ -11,6 +11,7 @@
 
 #include <traingraph/mps/device.h>
 #include <traingraph/mps/encoded_on.h>
+#include <traingraph/mutex.h>
 
 #include "engine/arena.h"
 #include "engine/recent_programs.h"
@@ -41,7 +42,7 @@ struct DeviceState {
   const int index;
   const std::shared_ptr<Stream> stream = std::make_shared<Stream>();
 
-  std::mutex mutex;  // guards what follows, up to the arena
+  Mutex mutex;  // guards what follows, up to the arena
   RecentPrograms<CompiledRecording> programs{64};
   std::int64_t compilations = 0;
   std::shared_ptr<Recording> spare;  // its memory serves the next buffer

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <traingraph/device.h>
-#include <traingraph/label.h>
+#include <traingraph/mutex.h>
 #include <traingraph/tensor.h>
 
 #include "ir/type.h"
@@ -126,7 +126,7 @@ struct TensorPlace {
 struct TensorState {
   // Guards data, device_data, optimizer_data and what says that they are newer. Nobody waits while
   // holding it.
-  std::recursive_mutex host;
+  RecursiveMutex host;
   std::int64_t id = 0;
   TensorDescriptor descriptor;
   Label label;        // empty: none of its own

@@ -9,6 +9,7 @@
 
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 #include "runtime/backend.h"
 #include "runtime/numbers/random.h"
@@ -16,7 +17,7 @@
 namespace traingraph {
 namespace {
 
-std::mutex seed_mutex;
+Mutex seed_mutex;
 std::optional<std::uint64_t> seed;
 std::uint64_t streams_drawn = 0;
 

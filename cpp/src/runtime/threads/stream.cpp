@@ -1,25 +1,22 @@
-// Streams and the one worker thread: queues of tasks, waiting, lending to handlers, and merging of
-// two streams.
+// Streams: queues of tasks, waiting, lending to handlers, and merging of two streams.
 #include "runtime/threads/stream.h"
 
 #include <algorithm>
 #include <chrono>
-#include <map>
+#include <iterator>
 #include <utility>
 
 #include <traingraph/errors.h>
 
 #include "runtime/threads/fork_guard.h"
 #include "runtime/threads/interruption.h"
+#include "runtime/threads/worker.h"
 
 namespace traingraph {
 namespace {
 
 // Of which something is left: more would not keep a device busier.
 constexpr std::size_t kMostBegun = 8;
-
-// How long what is awaited may take to be waited for.
-constexpr std::chrono::microseconds kPatience{100};
 
 // How long somebody who may wait for a begun task is left to do so.
 constexpr std::chrono::milliseconds kWhile{2};
@@ -28,90 +25,7 @@ using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-// The one background thread: takes streams that have tasks, in the order they asked.
-class Worker {
- public:
-  static Worker& instance() {
-    // Never destroyed: joining at exit could wait for work of modules already gone.
-    static Worker* worker = new Worker;
-    return *worker;
-  }
-
-  void enqueue(std::shared_ptr<Stream> stream, bool is_awaited) {
-    {
-      const std::lock_guard lock(mutex_);
-      start();
-      ready_.emplace_back(std::move(stream), is_awaited);
-    }
-    changed_.notify_one();
-  }
-
-  // Looks at what it has begun, from then on until nothing is left.
-  void watch(std::shared_ptr<Stream> stream, Clock::time_point from) {
-    {
-      const std::lock_guard lock(mutex_);
-      start();
-      watched_.emplace(from, std::move(stream));
-    }
-    changed_.notify_one();
-  }
-
- private:
-  void start() {
-    if (started_) return;
-    started_ = true;
-    std::thread([this] { loop(); }).detach();
-  }
-
-  // For a moment, or until another thread has taken what there is. It does not sleep: waking up
-  // amid the run would hold up a thread that works on it.
-  static void leave_to_others(Stream& stream) {
-    const auto end = Clock::now() + kPatience;
-    while (Clock::now() < end) {
-      {
-        const std::lock_guard lock(stream.mutex_);
-        if (stream.busy_ || stream.tasks_.empty()) return;
-      }
-      std::this_thread::yield();
-    }
-  }
-
-  void loop() {
-    for (;;) {
-      std::unique_lock lock(mutex_);
-      if (!ready_.empty()) {
-        const auto [stream, is_awaited] = std::move(ready_.front());
-        ready_.pop_front();
-        lock.unlock();
-        run_first(*stream, is_awaited);
-      } else if (watched_.empty()) {
-        changed_.wait(lock);
-      } else if (const auto first = watched_.begin(); Clock::now() < first->first) {
-        changed_.wait_until(lock, first->first);
-      } else {
-        const std::shared_ptr<Stream> stream = std::move(first->second);
-        watched_.erase(first);
-        lock.unlock();
-        if (const auto again = stream->finish_old()) watch(stream, *again);
-      }
-    }
-  }
-
-  static void run_first(Stream& stream, bool is_awaited) {
-    if (is_awaited) leave_to_others(stream);
-    std::unique_lock lock(stream.mutex_);
-    // Taken by another thread: whoever holds it asks again on release.
-    if (!stream.busy_ && !stream.tasks_.empty()) stream.run_front(lock);
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<std::shared_ptr<Stream>, bool>> ready_;
-  std::multimap<Clock::time_point, std::shared_ptr<Stream>> watched_;  // when to look next
-  bool started_ = false;
-};
-
-bool Stream::acquire_idle(std::unique_lock<std::mutex>& lock) {
+bool Stream::acquire_idle(std::unique_lock<Mutex>& lock) {
   Interruptible patience;
   while (busy_ || !tasks_.empty()) {
     if (is_mine()) return false;
@@ -137,15 +51,15 @@ std::uint64_t Stream::held_here_since() {
 void Stream::hold() {
   static std::atomic<std::uint64_t> count{0};
   busy_ = true;
-  holder_ = std::this_thread::get_id();
+  holder_ = this_thread();
   held_since_ = ++count;
 }
 
-void Stream::release(std::unique_lock<std::mutex>& lock) {
-  if (!lock.owns_lock()) lock.lock();
+void Stream::release(std::unique_lock<Mutex>& lock) noexcept {
+  if (!lock.owns_lock() && !mutex_.lock_unless_lost()) return;
   busy_ = false;
   const bool more = !tasks_.empty();
-  lock.unlock();
+  lock.owns_lock() ? lock.unlock() : mutex_.unlock();
   changed_.notify_all();
   if (more) Worker::instance().enqueue(shared_from_this(), false);
 }
@@ -200,22 +114,26 @@ Stream::Hold::~Hold() {
   if (held_ != nullptr) held_->give_back();
 }
 
-void Stream::submit(const std::shared_ptr<Task>& task) {
+void Stream::submit(Tasks one) {
   check_not_forked();
+  start_worker();
   std::unique_lock lock(mutex_);
   if (merged_into_ != nullptr) {
     lock.unlock();
-    return root(shared_from_this())->submit(task);
+    return root(shared_from_this())->submit(std::move(one));
   }
   const bool is_first = !busy_ && tasks_.empty();
-  tasks_.push_back(task);
+  const Task* const task = one.front().get();
+  const bool runs_here = is_first && task->leaves && task->is_awaited;
+  const bool is_awaited = task->is_awaited && !task->leaves;
+  tasks_.splice(tasks_.end(), one);
   if (busy_) return;  // whoever holds the stream asks for a thread on release
-  if (is_first && task->leaves && task->is_awaited) {
+  if (runs_here) {
     run_front(lock);
     return;
   }
   lock.unlock();
-  Worker::instance().enqueue(shared_from_this(), task->is_awaited && !task->leaves);
+  Worker::instance().enqueue(shared_from_this(), is_awaited);
 }
 
 bool Stream::take_if_free() {
@@ -225,38 +143,39 @@ bool Stream::take_if_free() {
   return true;
 }
 
-void Stream::give_back() {
-  std::unique_lock lock(mutex_);
+void Stream::give_back() noexcept {
+  std::unique_lock lock(mutex_, std::defer_lock);
   release(lock);
 }
 
-bool Stream::take_place(const std::shared_ptr<Task>& task) {
+bool Stream::take_place(Tasks& one) {
   check_not_forked();
   std::unique_lock lock(mutex_);
   if (merged_into_ != nullptr) {
     lock.unlock();
-    return root(shared_from_this())->take_place(task);
+    return root(shared_from_this())->take_place(one);
   }
   if (is_mine()) return false;
-  tasks_.push_back(task);
+  tasks_.splice(tasks_.end(), one);
   return true;
 }
 
-void Stream::run_front(std::unique_lock<std::mutex>& lock) {
-  const std::shared_ptr<Task> task = std::move(tasks_.front());
-  tasks_.pop_front();
+void Stream::run_front(std::unique_lock<Mutex>& lock) {
+  Tasks one;
+  one.splice(one.end(), tasks_, tasks_.begin());
+  const std::shared_ptr<Task> task = one.front();
   hold();
-  task->runner = std::this_thread::get_id();
+  task->runner = this_thread();
   if (!task->leaves) finish_begun(lock, 0);
   lock.unlock();
   std::function<void()> rest = task->work();
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
-  task->runner = std::thread::id();
+  task->runner = 0;
   const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
   task->rest = std::move(rest);
   task->begun = Clock::now();
-  begun_.push_back(task);
+  begun_.splice(begun_.end(), one);
   finish_begun(lock, may_remain ? kMostBegun : 0);
   const bool watch = !begun_.empty() && !std::exchange(is_watched_, true);
   release(lock);
@@ -276,32 +195,32 @@ std::optional<Clock::time_point> Stream::finish_old() {
   return (busy_ ? Clock::now() : begun_.front()->begun) + kWhile;
 }
 
-void Stream::finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain) {
+void Stream::finish_begun(std::unique_lock<Mutex>& lock, std::size_t remain) {
   while (begun_.size() > remain) {
     const std::shared_ptr<Task> task = std::move(begun_.front());
     begun_.pop_front();
     if (task->rest != nullptr) {
-      task->runner = std::this_thread::get_id();
+      task->runner = this_thread();
       lock.unlock();
       task->rest();
       task->rest = nullptr;
       lock.lock();
-      task->runner = std::thread::id();
+      task->runner = 0;
     }
     task->done = true;
     changed_.notify_all();
   }
 }
 
-void Stream::run_inside(std::unique_lock<std::mutex>& lock) {
+void Stream::run_inside(std::unique_lock<Mutex>& lock) {
   const std::shared_ptr<Task> next = std::move(tasks_.front());
   tasks_.pop_front();
-  next->runner = std::this_thread::get_id();
+  next->runner = this_thread();
   lock.unlock();
   if (const std::function<void()> rest = next->work()) rest();
   next->work = nullptr;
   lock.lock();
-  next->runner = std::thread::id();
+  next->runner = 0;
   next->done = true;
   lock.unlock();
   changed_.notify_all();
@@ -319,6 +238,11 @@ void Stream::wait(const std::shared_ptr<Task>& task) {
   } catch (...) {
     // Nobody may wait for it any more.
     Worker::instance().enqueue(root(shared_from_this()), false);
+    try {
+      start_worker();
+    } catch (...) {
+      // The next call that asks for a worker is given one.
+    }
     throw;
   }
 }
@@ -330,17 +254,17 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
   const auto begun = std::find(begun_.begin(), begun_.end(), task);
   if (begun != begun_.end() && (free || mine)) {
     if (free) hold();
-    finish_begun(lock, static_cast<std::size_t>(begun_.end() - begun) - 1);
+    finish_begun(lock, static_cast<std::size_t>(std::distance(begun, begun_.end())) - 1);
     if (free) release(lock);
     return;
   }
   if (free && !tasks_.empty()) return run_front(lock);
   // A completion handler waits for later work: it runs inside the handler.
   if (mine && !tasks_.empty()) return run_inside(lock);
-  const bool works = task->runner.load() != std::thread::id();
+  const bool works = task->runner != 0;
   const Awaited what = works ? Awaited::task : Awaited::stream;
   if (sleep(lock, changed_, works ? task->runner : holder_, what)) return;
-  if (works && task->runner.load() != std::thread::id()) {
+  if (works && task->runner != 0) {
     throw InvalidArgument(
         "[wait] expected work that does not wait for this call, but got the execution of a "
         "completion handler that is not over: it would wait for itself");
@@ -377,8 +301,7 @@ void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Strea
 // At once: what another thread submits meanwhile comes here as well.
 void Stream::take_over(Stream& other) {
   const std::scoped_lock lock(mutex_, other.mutex_);
-  for (auto& task : other.tasks_) tasks_.push_back(std::move(task));
-  other.tasks_.clear();
+  tasks_.splice(tasks_.end(), other.tasks_);
   other.merged_owner_ = shared_from_this();
   other.merged_into_.store(this, std::memory_order_release);
 }

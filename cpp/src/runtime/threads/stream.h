@@ -3,13 +3,12 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
+#include <utility>
 
 #include "runtime/threads/waiting.h"
 
@@ -28,9 +27,15 @@ struct Task {
   // Guarded by the stream's mutex.
   std::function<void()> rest;
   std::chrono::steady_clock::time_point begun;
-  Holder runner{};  // the thread that works on it
+  Holder runner{0};  // the thread that works on it
   std::atomic<bool> done{false};
 };
+// A queue of them. Whoever queues one brings its place, so that nothing fails then.
+using Tasks = std::list<std::shared_ptr<Task>>;
+
+// For who must not fail later. Raises DeviceError where the worker is not there and no thread can
+// be started; the next call tries again.
+void start_worker();
 
 // An order of work, not a thread. Work that may take its time runs on the calling thread; only what
 // was submitted runs on the worker, of which the process has one. Streams that come to share a
@@ -43,15 +48,16 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // Runs work on this thread after everything submitted before. Work submitted or run by the
   // thread that holds the stream (a completion handler) runs at once. Raises what ends a wait.
   void run(const std::function<void()>& work);
-  // Raises DeviceError in a child of the process that used it.
-  void submit(const std::shared_ptr<Task>& task);
+  // Of one task. Raises DeviceError in a child of the process that used it, or without a worker;
+  // else the task is queued.
+  void submit(Tasks task);
   // Takes the stream for this thread, until it is given back, if nothing is on it: what costs a
   // small step least.
   bool take_if_free();
-  void give_back();
+  void give_back() noexcept;
   // As `submit`, for a thread that goes on to `wait`; not where it holds the stream, which is then
   // its own to work on.
-  bool take_place(const std::shared_ptr<Task>& task);
+  bool take_place(Tasks& task);
   // Returns when the task is done; runs it here when nothing stands before it. Raises what ends a
   // wait, and InvalidArgument where the task itself waits for this thread.
   void wait(const std::shared_ptr<Task>& task);
@@ -80,35 +86,41 @@ class Stream : public std::enable_shared_from_this<Stream> {
   friend class Worker;
   // Takes the stream for this thread, which runs what stands before; returns false when the thread
   // already holds it or it is lent to it.
-  bool acquire_idle(std::unique_lock<std::mutex>& lock);
+  bool acquire_idle(std::unique_lock<Mutex>& lock);
   void hold();
-  void release(std::unique_lock<std::mutex>& lock);
+  void release(std::unique_lock<Mutex>& lock) noexcept;
   // Runs the first task; the stream must be free. Leaves the lock released.
-  void run_front(std::unique_lock<std::mutex>& lock);
+  void run_front(std::unique_lock<Mutex>& lock);
   // The same inside the task that this thread is in, or that lends the stream.
-  void run_inside(std::unique_lock<std::mutex>& lock);
+  void run_inside(std::unique_lock<Mutex>& lock);
   // Counted by what threads have taken; 0 where this one does not hold it.
   std::uint64_t held_here_since();
-  bool is_mine() const { return busy_ && holder_.load() == std::this_thread::get_id(); }
+  bool is_mine() const { return busy_ && holder_ == this_thread(); }
   // A part of a wait; leaves the lock released.
   void wait_a_while(const std::shared_ptr<Task>& task);
   void take_over(Stream& other);
   // Does what is left of begun tasks, oldest first, until so many remain.
-  void finish_begun(std::unique_lock<std::mutex>& lock, std::size_t remain);
+  void finish_begun(std::unique_lock<Mutex>& lock, std::size_t remain);
   // On the worker: does what is left of the oldest task if nobody has for a while. When to look
   // again, unless nothing is left.
   std::optional<std::chrono::steady_clock::time_point> finish_old();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::shared_ptr<Task>> tasks_;
-  std::deque<std::shared_ptr<Task>> begun_;  // something is left of them
-  bool is_watched_ = false;                  // by the worker, because of them
+  Mutex mutex_;
+  Condition changed_;
+  Tasks tasks_;
+  Tasks begun_;              // something is left of them
+  bool is_watched_ = false;  // by the worker, because of them
   bool busy_ = false;
-  Holder holder_{};               // meaningful while busy
+  Holder holder_{0};              // meaningful while busy
   std::uint64_t held_since_ = 0;  // counts what threads have taken
   std::atomic<Stream*> merged_into_{nullptr};
   std::shared_ptr<Stream> merged_owner_;  // keeps it alive
+
+  // Places in the worker's lists, which have them while the stream is there; guarded by its mutex.
+  using Place = std::list<std::shared_ptr<Stream>>;
+  Place ready_place_ = Place(1), watched_place_ = Place(1);
+  bool is_awaited_ = false;                        // what it is ready for
+  std::chrono::steady_clock::time_point look_at_;  // when it is looked at next
 };
 
 }  // namespace traingraph

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "runtime/threads/fork_guard.h"
 #include "runtime/threads/interruption.h"
 
 namespace traingraph {
@@ -11,12 +10,12 @@ namespace {
 
 // Never destroyed: threads may wait while the process goes.
 struct Waits {
-  std::mutex mutex;
+  Mutex mutex;
   struct Wait {
     const Holder* holder;
     Awaited what;
   };
-  std::map<std::thread::id, Wait> of;
+  std::map<ThreadId, Wait> of;
 };
 
 Waits& waits() {
@@ -25,8 +24,8 @@ Waits& waits() {
 }
 
 struct LockState {
-  std::mutex mutex;
-  std::condition_variable free;
+  Mutex mutex;
+  Condition free;
   Holder holder{};
   int depth = 0;  // touched by the holder
 };
@@ -39,12 +38,12 @@ LockState& compilation_lock() {
 }  // namespace
 
 WaitingFor::WaitingFor(const Holder& holder, Awaited what) {
-  const std::thread::id me = std::this_thread::get_id();
+  const ThreadId me = this_thread();
   Waits& all = waits();
   const std::lock_guard lock(all.mutex);
   all.of[me] = {&holder, what};
   bool lends = false;
-  std::thread::id at = holder;
+  ThreadId at = holder;
   for (std::size_t steps = 0; at != me && steps < all.of.size(); ++steps) {
     const auto next = all.of.find(at);
     if (next == all.of.end()) return;
@@ -56,12 +55,15 @@ WaitingFor::WaitingFor(const Holder& holder, Awaited what) {
 
 WaitingFor::~WaitingFor() {
   Waits& all = waits();
-  const std::lock_guard lock(all.mutex);
-  all.of.erase(std::this_thread::get_id());
+  const LockUnlessLost lock(all.mutex);
+  if (lock) all.of.erase(this_thread());
 }
 
-bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
-           const Holder& holder, Awaited what) {
+bool sleep(std::unique_lock<Mutex>& lock, Condition& changed, const Holder& holder, Awaited what) {
+  if (is_gone(holder)) {
+    lock.unlock();
+    raise_gone();
+  }
   bool woken = false;
   {
     const WaitingFor waiting(holder, what);
@@ -70,17 +72,16 @@ bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
   }
   if (woken) return true;
   lock.unlock();
-  check_not_forked();
   check_interruption();
   lock.lock();
   return true;
 }
 
 CompilationLock::CompilationLock() {
-  const std::thread::id me = std::this_thread::get_id();
+  const ThreadId me = this_thread();
   LockState& state = compilation_lock();
   std::unique_lock lock(state.mutex);
-  while (state.holder.load() != std::thread::id() && state.holder.load() != me) {
+  while (state.holder != 0 && state.holder != me) {
     sleep(lock, state.free, state.holder, Awaited::compilation);
   }
   state.holder = me;
@@ -90,9 +91,9 @@ CompilationLock::CompilationLock() {
 CompilationLock::~CompilationLock() {
   LockState& state = compilation_lock();
   {
-    const std::lock_guard lock(state.mutex);
-    if (--state.depth > 0) return;
-    state.holder = std::thread::id();
+    const LockUnlessLost lock(state.mutex);
+    if (!lock || --state.depth > 0) return;
+    state.holder = 0;
   }
   state.free.notify_one();
 }

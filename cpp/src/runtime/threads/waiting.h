@@ -1,14 +1,16 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <mutex>
-#include <thread>
+
+#include <traingraph/mutex.h>
+
+#include "runtime/threads/fork_guard.h"
 
 namespace traingraph {
 
 // The thread that has something others wait for; none: no thread.
-using Holder = std::atomic<std::thread::id>;
+using Holder = std::atomic<ThreadId>;
 
 // A deadlock cycle of waiting threads is broken where one waits for a stream, which is lent.
 enum class Awaited { stream, task, compilation };
@@ -30,10 +32,9 @@ class WaitingFor {
 };
 
 // Sleeps for a moment or until woken. False, at once, where it is to break a deadlock instead.
-// Raises what ends the wait, DeviceError where the threads are those of a parent; the lock is then
-// released, else held.
-bool sleep(std::unique_lock<std::mutex>& lock, std::condition_variable& changed,
-           const Holder& holder, Awaited what);
+// Raises what ends the wait, DeviceError where the holder is a thread of a parent that has forked;
+// the lock is then released, else held.
+bool sleep(std::unique_lock<Mutex>& lock, Condition& changed, const Holder& holder, Awaited what);
 
 // One compilation at a time: graphs that share parameters merge their streams while compiling. A
 // thread may take the lock again inside. One that waits for it in a completion handler lends the

@@ -14,6 +14,8 @@
 #include <mutex>
 #include <unordered_map>
 
+#include <traingraph/mutex.h>
+
 #include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
@@ -240,7 +242,7 @@ std::string key_of(const Problem& p) {
 }
 
 Layouts choose_cached(const Problem& p) {
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& cache = *new std::unordered_map<std::string, Layouts>;
   const std::string key = key_of(p);
   {

@@ -11,6 +11,7 @@
 
 #include "backends/cpu/parallel.h"
 #include "runtime/memory/host_backend.h"
+#include "runtime/threads/fork_guard.h"
 
 namespace traingraph::cpu {
 
@@ -24,9 +25,10 @@ dnnl::primitive_attr onednn_attributes();
 // Raises what a failed call means here: OutOfMemory, or DeviceError with call and status.
 [[noreturn]] void fail_onednn(const char* call, dnnl_status_t status);
 
-// Runs `make` and turns oneDNN's exceptions into ours.
+// Runs `make` and turns oneDNN's exceptions into ours. The library has locks of its own.
 template <class F>
 auto guarded(const char* call, F&& make) {
+  const LibraryCall calling;
   try {
     return make();
   } catch (const dnnl::error& error) {

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <numeric>
 
+#include <traingraph/mutex.h>
+
 #include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
@@ -71,7 +73,7 @@ TagTable build_tags(std::size_t rank) {
 
 std::optional<memory::format_tag> blocked_tag(std::size_t rank, const ir::Layout& layout) {
   constexpr std::size_t kMostAxes = 6;  // no tag with blocks has more
-  static std::mutex mutex;
+  static Mutex mutex;
   static std::map<std::size_t, TagTable>& tables = *new std::map<std::size_t, TagTable>;
   if (rank == 0 || rank > kMostAxes) return {};
   ir::Layout key = layout;

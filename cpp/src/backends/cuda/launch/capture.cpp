@@ -227,7 +227,14 @@ CapturedGraph::CapturedGraph(const std::vector<LaunchGroup>& groups,
   check(cudaGraphInstantiate(&exec_, graph_.get(), flags), "cudaGraphInstantiate");
 }
 
-CapturedGraph::~CapturedGraph() { static_cast<void>(cudaGraphExecDestroy(exec_)); }
+// CUDA serves the process that has started it.
+CapturedGraph::~CapturedGraph() {
+  if (made_in_ == detail::forks) {
+    static_cast<void>(cudaGraphExecDestroy(exec_));
+  } else {
+    static_cast<void>(graph_.release());
+  }
+}
 
 void CapturedGraph::launch(const HostTransfers& transfers, cudaStream_t stream) const {
   if (upload_node_ == nullptr) {

@@ -10,6 +10,8 @@
 #include <type_traits>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 #include "backends/cuda/kernel/kernel.h"
 #include "backends/cuda/launch/launch_groups.h"
 #include "backends/cuda/memory/host_transfers.h"
@@ -81,6 +83,7 @@ class CapturedGraph {
 
   std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy> graph_;  // owns the nodes below
   cudaGraphExec_t exec_ = nullptr;
+  const int made_in_ = detail::forks;
   std::int64_t nodes_ = 0;
   cudaGraphNode_t upload_node_ = nullptr, download_node_ = nullptr;
 };

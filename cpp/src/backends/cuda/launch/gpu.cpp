@@ -77,10 +77,9 @@ Gpu::Gpu(int index) : index_(index) {
   uuid_ = text_of(properties.uuid);
 }
 
-// Runs when the device is first used, not when it is listed. Selecting the device creates its
-// context.
+// Runs when the device is first used, not when it is listed. Selecting it creates its context.
 void Gpu::start() {
-  std::call_once(started_, [this] {
+  started_.call([this] {
     const std::size_t before = used_device_memory(uuid_);
     {
       const Selected selected(index_);
@@ -89,7 +88,10 @@ void Gpu::start() {
     const std::size_t after = used_device_memory(uuid_);
     const std::lock_guard lock(mutex_);
     context_bytes_ += before == 0 ? 0 : growth(before, after);
+    started_in_ = detail::forks;
   });
+  if (started_in_ == detail::forks.load(std::memory_order_relaxed)) return;
+  throw DeviceError("[device] expected a GPU that this process has started but got its parent's");
 }
 
 void Gpu::make_stream() {
@@ -112,9 +114,9 @@ void Gpu::make_stream() {
 }
 
 const Context& Gpu::context() {
+  start();
   const std::lock_guard lock(context_mutex_);
   if (context_ != nullptr) return *context_;
-  start();
   const Selected selected(index_);
   const std::size_t before = available_bytes();
   auto made = std::make_unique<Context>();
@@ -175,7 +177,8 @@ void* Gpu::take_block(std::size_t bytes, std::size_t asked) {
 }
 
 void Gpu::give_back(void* memory, std::size_t bytes, std::size_t asked) {
-  const std::lock_guard lock(mutex_);
+  const LockUnlessLost lock(mutex_);
+  if (!lock) return;
   counters_.allocated_bytes -= static_cast<std::int64_t>(asked);
   unused_.emplace(bytes, memory);
 }
@@ -258,8 +261,8 @@ std::shared_ptr<std::byte> Gpu::keep(const std::vector<std::byte>& bytes) {
   const std::shared_ptr<std::byte> block(static_cast<std::byte*>(memory),
                                          [this, size](std::byte* p) {
                                            give_back(p, size, 0);
-                                           const std::lock_guard lock(mutex_);
-                                           context_bytes_ -= size;
+                                           const LockUnlessLost lock(mutex_);
+                                           if (lock) context_bytes_ -= size;
                                          });
   check(cudaMemcpyAsync(memory, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, stream_),
         "cudaMemcpyAsync");

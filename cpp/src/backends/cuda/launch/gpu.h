@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 #include "backends/cuda/kernel/context.h"
 #include "backends/cuda/launch/capture.h"
 #include "backends/cuda/memory/host_transfers.h"
@@ -92,7 +94,7 @@ class Gpu {
   AsyncReads::Reserved reserve_read(std::size_t bytes);
 
   // Held while kernels are enqueued or captured: library handles serve one thread at a time.
-  std::mutex launching;
+  Mutex launching;
 
  private:
   const CapturedGraph* last_run_ = nullptr;  // guarded by `launching`
@@ -107,7 +109,8 @@ class Gpu {
   static constexpr int kPieces = 32;
   static constexpr std::size_t kOutBytes = std::size_t{2} << 20;
 
-  // Allocates device resources at the first call.
+  // Allocates device resources at the first call. Raises DeviceError in a child of the process that
+  // did: CUDA serves that one alone.
   void start();
   void make_stream();
   void write_through_ring(std::byte* to, const std::byte* from, std::size_t bytes);
@@ -121,27 +124,28 @@ class Gpu {
   std::string uuid_;
   cudaStream_t stream_ = nullptr;
 
-  std::once_flag started_;
-  std::mutex context_mutex_;
+  Once started_;
+  int started_in_ = 0;  // a value of detail::forks
+  Mutex context_mutex_;
   std::unique_ptr<Context> context_;
 
-  mutable std::mutex mutex_;                  // guards the next three members
+  mutable Mutex mutex_;                       // guards the next three members
   std::multimap<std::size_t, void*> unused_;  // blocks by size
   DeviceCounters counters_;
   std::size_t context_bytes_ = 0;
 
-  std::mutex in_mutex_;  // guards the ring
+  Mutex in_mutex_;  // guards the ring
   Piece ring_[kPieces];
   int next_piece_ = 0;
   AsyncReads async_reads_;
-  std::mutex out_mutex_;  // guards the buffer for results
+  Mutex out_mutex_;  // guards the buffer for results
   std::byte* out_ = nullptr;
   unsigned long long* scanned_ = nullptr;  // on the device; guarded as well
 
   // Makes later work of the second stream wait for the first stream.
   void order(cudaStream_t first, cudaStream_t second);
 
-  std::mutex order_mutex_;  // guards the event
+  Mutex order_mutex_;  // guards the event
   cudaEvent_t reached_ = nullptr;
 };
 

@@ -48,6 +48,7 @@ class AsyncRead final : public PendingRead {
   AsyncRead(AsyncReads::Slot& slot, std::size_t bytes) : slot_(slot), bytes_(bytes) {}
   // The copy must complete before the slot serves another read.
   ~AsyncRead() override {
+    if (made_in_ != detail::forks) return;
     static_cast<void>(cudaEventSynchronize(slot_.arrived));
     slot_.taken = false;
   }
@@ -62,6 +63,7 @@ class AsyncRead final : public PendingRead {
  private:
   AsyncReads::Slot& slot_;
   std::size_t bytes_;
+  const int made_in_ = detail::forks;  // CUDA serves the process that has started it
 };
 
 }  // namespace
@@ -117,7 +119,7 @@ std::unique_ptr<PendingRead> AsyncReads::begin(const std::byte* from, std::size_
 
 AsyncReads::Reserved AsyncReads::reserve(std::size_t bytes) {
   if (bytes == 0 || bytes > kSmallCopyBytes) return {};
-  std::call_once(made_, [this] { make_slots(); });
+  made_.call([this] { make_slots(); });
   for (Slot& slot : slots_) {
     if (!slot.taken.exchange(true)) return {std::make_unique<AsyncRead>(slot, bytes), &slot};
   }

@@ -7,8 +7,9 @@
 #include <atomic>
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
+
+#include <traingraph/mutex.h>
 
 #include "runtime/device_memory.h"
 
@@ -53,7 +54,7 @@ class AsyncReads {
  private:
   void make_slots();
 
-  std::once_flag made_;
+  Once made_;
   std::array<Slot, kSlots> slots_;
 };
 

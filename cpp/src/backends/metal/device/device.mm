@@ -41,8 +41,8 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
   const std::lock_guard lock(objects.mutex);
   objects.buffers.emplace(first, std::move(made));
   return {first, [&objects](std::byte* address) {
-            const std::lock_guard freeing(objects.mutex);
-            objects.buffers.erase(address);
+            const LockUnlessLost freeing(objects.mutex);
+            if (freeing) objects.buffers.erase(address);
           }};
 }
 
@@ -77,7 +77,8 @@ std::string Device::name() const {
 
 std::shared_ptr<std::byte> Device::allocate(std::size_t bytes) {
   const auto count = [objects = objects_.get()](std::int64_t length) {
-    const std::lock_guard lock(objects->mutex);
+    const LockUnlessLost lock(objects->mutex);
+    if (!lock) return;
     objects->counters.allocations += length > 0 ? 1 : 0;
     objects->counters.allocated_bytes += length;
   };
@@ -94,8 +95,8 @@ std::shared_ptr<std::byte> Device::keep(std::size_t bytes) {
   objects_->kept_bytes += bytes;
   std::byte* const first = memory.get();
   return {first, [objects = objects_.get(), bytes, memory = std::move(memory)](std::byte*) {
-            const std::lock_guard freeing(objects->mutex);
-            objects->kept_bytes -= bytes;
+            const LockUnlessLost freeing(objects->mutex);
+            if (freeing) objects->kept_bytes -= bytes;
           }};
 }
 

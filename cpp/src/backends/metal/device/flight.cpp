@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 namespace traingraph::metal {
 
@@ -47,7 +48,7 @@ double Flight::seconds() const {
   return seconds_;
 }
 
-void Flight::wait_done(std::unique_lock<std::mutex>& lock, Number number) {
+void Flight::wait_done(std::unique_lock<Mutex>& lock, Number number) {
   changed_.wait(lock, [&] { return done_up_to(number); });
 }
 

@@ -1,10 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>
+
+#include <traingraph/mutex.h>
 
 namespace traingraph::metal {
 
@@ -38,10 +39,10 @@ class Flight {
     bool seen = false;
   };
   bool done_up_to(Number number) const;  // call with mutex_
-  void wait_done(std::unique_lock<std::mutex>& lock, Number number);
+  void wait_done(std::unique_lock<Mutex>& lock, Number number);
 
-  mutable std::mutex mutex_;  // guards what follows
-  std::condition_variable changed_;
+  mutable Mutex mutex_;  // guards what follows
+  Condition changed_;
   Number last_ = 0;
   std::vector<Number> flying_;
   std::vector<Failure> failures_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 
 #import <Metal/Metal.h>
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
@@ -41,7 +42,7 @@ struct Device::Objects {
   Staging staging{flight};
   Flight::Number last_late_read = 0;  // read and written in the order of work
 
-  std::mutex mutex;                                        // guards what follows
+  Mutex mutex;                                             // guards what follows
   std::map<const std::byte*, Ref<id<MTLBuffer>>> buffers;  // by their first address
   std::map<std::string, Shader> shaders;
   DeviceCounters counters;

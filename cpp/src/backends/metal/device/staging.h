@@ -6,6 +6,8 @@
 #include <mutex>
 #include <vector>
 
+#include <traingraph/mutex.h>
+
 #include "backends/metal/device/device.h"
 #include "backends/metal/device/flight.h"
 
@@ -39,7 +41,7 @@ class Staging {
   bool is_free(const std::shared_ptr<StagingPiece>& piece) const;
 
   const Flight& flight_;
-  mutable std::mutex mutex_;  // guards what follows
+  mutable Mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<StagingPiece>> pieces_;
   std::uint64_t takes_ = 0;
 };
