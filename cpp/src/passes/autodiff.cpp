@@ -2,6 +2,7 @@
 // gradients of values with several readers.
 #include "ops/emit.h"
 #include "passes/passes.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::passes {
 
@@ -53,6 +54,7 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
   for (const Seed& seed : seeds) accumulate(seed.value, seed.gradient);
 
   for (std::size_t n = node_count; n-- > 0;) {
+    check_compilation();
     const ir::Op op = graph.nodes[n].op;
     const ops::Definition& definition = ops::definition(op);
     if (definition.gradient == nullptr) continue;

@@ -9,6 +9,7 @@
 
 #include "passes/compositions.h"
 #include "passes/passes.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::passes {
 namespace {
@@ -81,6 +82,7 @@ class Composing {
       : original_(graph), backend_(backend), result_(graph) {
     result_.nodes.clear();
     for (const Node& node : graph.nodes) {
+      check_compilation();
       if (composition_of(node.op) == nullptr) {
         result_.append(node);
       } else {

@@ -7,8 +7,10 @@
 #include "ir/cast.h"
 #include "ir/epilogue.h"
 #include "ops/op.h"
+#include "passes/living_nodes.h"
 #include "passes/passes.h"
 #include "passes/result_types.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::passes {
 namespace {
@@ -27,33 +29,24 @@ constexpr int kMaxRegisters = 64;
 class Fusion {
  public:
   Fusion(const ir::Graph& graph, const Backend& backend)
-      : graph_(graph), backend_(backend), dead_(graph.nodes.size(), false) {}
+      : nodes_(graph), graph_(nodes_.graph()), backend_(backend) {}
 
   ir::Graph run() {
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) join_producers(static_cast<NodeId>(n));
+    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+      check_compilation();
+      join_producers(static_cast<NodeId>(n));
+    }
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       move_into_producer(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n)
       read_through_casts(static_cast<NodeId>(n));
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) take_prologue(static_cast<NodeId>(n));
-    return sorted();
+    return nodes_.sorted();
   }
 
  private:
   bool is_elementwise(NodeId id) const {
-    return id != kNone && !dead_[static_cast<std::size_t>(id)] &&
-           graph_.node(id).op == Op::elementwise;
-  }
-
-  // Uses of a value as an input, counted with repetition, over living nodes.
-  int uses(ValueId value) const {
-    int count = 0;
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (dead_[n]) continue;
-      const auto& inputs = graph_.nodes[n].inputs;
-      count += static_cast<int>(std::count(inputs.begin(), inputs.end(), value));
-    }
-    return count;
+    return id != kNone && nodes_.lives(id) && graph_.node(id).op == Op::elementwise;
   }
 
   // A reshape of a constant is the same constant, so it may be looked through.
@@ -86,7 +79,7 @@ class Fusion {
     if (!constant) {
       if (producer.phase != consumer.phase || producer.outputs.size() != 1) return false;
       if (graph_.value(value).keep || graph_.value(value).writes != kNone) return false;
-      if (uses(value) != std::count(consumer.inputs.begin(), consumer.inputs.end(), value)) {
+      if (nodes_.uses(value) != std::count(consumer.inputs.begin(), consumer.inputs.end(), value)) {
         return false;
       }
       // A smaller producer would be computed once per broadcast element.
@@ -119,8 +112,9 @@ class Fusion {
     both.inputs = std::move(inputs);
     both.attributes = std::move(attributes);
     if (!backend_.supports(graph_, both).yes) return false;
-    consumer = std::move(both);
-    bury(value);
+    std::swap(consumer, both);
+    nodes_.note_inputs(consumer_id, both.inputs);
+    nodes_.bury(value);
     return true;
   }
 
@@ -131,18 +125,6 @@ class Fusion {
   bool have_type_of(const std::vector<ValueId>& operands, ValueId value) const {
     return std::all_of(operands.begin(), operands.end(),
                        [&](ValueId operand) { return type_of(operand) == type_of(value); });
-  }
-
-  // Marks the producer of a value nobody reads as dead, and what only it has read.
-  void bury(ValueId value) {
-    const NodeId id = graph_.value(value).producer;
-    if (id == kNone || dead_[static_cast<std::size_t>(id)]) return;
-    for (ValueId output : graph_.node(id).outputs) {
-      const ir::Value& v = graph_.value(output);
-      if (v.keep || v.writes != kNone || uses(output) > 0) return;
-    }
-    dead_[static_cast<std::size_t>(id)] = true;
-    for (ValueId input : graph_.node(id).inputs) bury(input);
   }
 
   static void drop_unread(ScalarList& list, std::vector<ValueId>& inputs) {
@@ -182,22 +164,6 @@ class Fusion {
     return epilogue == nullptr ? nullptr : epilogue(node.attributes);
   }
 
-  // Whether computing `value` needs the node.
-  bool depends_on(ValueId value, NodeId node) const {
-    std::vector<bool> seen(graph_.nodes.size(), false);
-    std::vector<ValueId> open{value};
-    while (!open.empty()) {
-      const NodeId producer = graph_.value(open.back()).producer;
-      open.pop_back();
-      if (producer == node) return true;
-      if (producer == kNone || seen[static_cast<std::size_t>(producer)]) continue;
-      seen[static_cast<std::size_t>(producer)] = true;
-      const std::vector<ValueId>& inputs = graph_.node(producer).inputs;
-      open.insert(open.end(), inputs.begin(), inputs.end());
-    }
-    return false;
-  }
-
   void move_into_producer(NodeId id) {
     if (!is_elementwise(id)) return;
     for (std::size_t i = 0; i < graph_.node(id).inputs.size(); ++i) {
@@ -213,14 +179,15 @@ class Fusion {
     Node& producer = graph_.node(producer_id);
     ScalarList* epilogue = epilogue_of(producer);
     if (epilogue == nullptr || producer.outputs[0] != value || !epilogue->empty()) return false;
-    if (producer.phase != chain.phase || graph_.value(value).keep || uses(value) != 1) return false;
+    if (producer.phase != chain.phase || graph_.value(value).keep || nodes_.uses(value) != 1)
+      return false;
     if (graph_.type(value).shape != graph_.type(chain.outputs[0]).shape) return false;
     if (graph_.value(chain.outputs[0]).writes != kNone) return false;
     // The list with the producer's result as input 0.
     std::vector<ValueId> extra;
     for (std::size_t k = 0; k < chain.inputs.size(); ++k) {
       if (k == input) continue;
-      if (depends_on(chain.inputs[k], producer_id)) return false;
+      if (nodes_.depends_on(chain.inputs[k], producer_id)) return false;
       extra.push_back(chain.inputs[k]);
     }
     if (!have_type_of({chain.outputs[0]}, value) || !have_type_of(extra, value)) return false;
@@ -229,11 +196,14 @@ class Fusion {
     if (!backend_.fuses(graph_, producer, list, extra)) return false;
 
     *epilogue = list;
+    const std::vector<ValueId> before = producer.inputs;
     producer.inputs.insert(producer.inputs.end(), extra.begin(), extra.end());
+    nodes_.note_inputs(producer_id, before);
     const ValueId result = chain.outputs[0];
     producer.outputs[0] = result;
     graph_.value(result).producer = producer_id;
-    dead_[static_cast<std::size_t>(id)] = true;
+    nodes_.kill(id);
+    nodes_.wait_like(producer_id, id);
     return true;
   }
 
@@ -258,6 +228,7 @@ class Fusion {
   void read_through_casts(NodeId id) {
     if (!is_elementwise(id) || graph_.node(id).phase != ir::Phase::update) return;
     Node& update = graph_.node(id);
+    const std::vector<ValueId> before = update.inputs;
     for (ValueId& input : update.inputs) {
       const NodeId producer = graph_.value(input).producer;
       if (!is_elementwise(producer)) continue;
@@ -267,12 +238,13 @@ class Fusion {
       const bool widens = ir::is_half(type_of(source)) && type_of(input) == DataType::kFloat32;
       if (widens && graph_.type(source).shape == graph_.type(input).shape) input = source;
     }
+    nodes_.note_inputs(id, before);
     std::get<ElementwiseAttributes>(update.attributes).result_types =
         stated_types(graph_, update.inputs, update.outputs);
   }
 
   void take_prologue(NodeId id) {
-    if (dead_[static_cast<std::size_t>(id)]) return;
+    if (!nodes_.lives(id)) return;
     Node& node = graph_.node(id);
     if (node.op != Op::batch_norm_gradient) return;
     const ValueId value = node.inputs[0];
@@ -286,19 +258,20 @@ class Fusion {
     const ScalarList& list = std::get<ElementwiseAttributes>(chain.attributes).list;
     if (graph_.type(chain.inputs[0]).shape != graph_.type(value).shape) return;
     if (!have_type_of(chain.inputs, value)) return;
-    const bool read_here_alone = !graph_.value(value).keep && uses(value) == 1;
+    const bool read_here_alone = !graph_.value(value).keep && nodes_.uses(value) == 1;
     if (!read_here_alone || !backend_.fuses(graph_, node, list, extra)) {
       if (!gives(node, chain_id, list, extra)) return;
       attributes.gives_prologue = true;
-      node.outputs.push_back(value);
-      graph_.value(value).producer = id;
+      nodes_.add_result(id, value);
     }
+    const std::vector<ValueId> before = node.inputs;
     attributes.epilogue = list;
     node.inputs[0] = chain.inputs[0];
     node.inputs.insert(node.inputs.end(), extra.begin(), extra.end());
-    dead_[static_cast<std::size_t>(chain_id)] = true;
+    nodes_.kill(chain_id);
     const ValueId beta = beta_of_relu(node);
     if (beta != kNone) node.inputs.push_back(beta);
+    nodes_.note_inputs(id, before);
   }
 
   // Whether the batch_norm_gradient may take the chain as its prologue and give its result to
@@ -306,7 +279,7 @@ class Fusion {
   bool gives(const Node& node, NodeId chain, const ScalarList& list,
              const std::vector<ValueId>& extra) const {
     const bool waits = std::any_of(node.inputs.begin() + 1, node.inputs.end(),
-                                   [&](ValueId input) { return depends_on(input, chain); });
+                                   [&](ValueId input) { return nodes_.depends_on(input, chain); });
     if (waits) return false;
     Node giving = node;
     std::get<ir::BatchNormAttributes>(giving.attributes).gives_prologue = true;
@@ -338,36 +311,9 @@ class Fusion {
                                                                  : kNone;
   }
 
-  // Living nodes in an order that respects phases and data, as close to the old one as possible.
-  ir::Graph sorted() {
-    std::vector<NodeId> order;
-    std::vector<bool> placed(graph_.nodes.size(), false);
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      if (!dead_[n]) place(static_cast<NodeId>(n), placed, order);
-    }
-    std::stable_sort(order.begin(), order.end(), [&](NodeId a, NodeId b) {
-      return graph_.node(a).phase < graph_.node(b).phase;
-    });
-    ir::Graph result;
-    result.layers = graph_.layers;
-    result.values = graph_.values;
-    for (NodeId id : order) result.append(graph_.node(id));
-    return result;
-  }
-
-  void place(NodeId id, std::vector<bool>& placed, std::vector<NodeId>& order) {
-    if (placed[static_cast<std::size_t>(id)]) return;
-    placed[static_cast<std::size_t>(id)] = true;
-    for (ValueId input : graph_.node(id).inputs) {
-      const NodeId producer = graph_.value(input).producer;
-      if (producer != kNone) place(producer, placed, order);
-    }
-    order.push_back(id);
-  }
-
-  ir::Graph graph_;
+  LivingNodes nodes_;
+  ir::Graph& graph_;
   const Backend& backend_;
-  std::vector<bool> dead_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "passes/passes.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::passes {
 namespace {
@@ -23,10 +24,21 @@ class Assignment {
         result_(graph) {
     readers_ = ir::consumers(graph);
     result_.nodes.clear();
-    for (ir::Value& value : result_.values) {
-      if (value.source == ir::Source::parameter) value.layout = parameter(value).layout;
+    together_.resize(parameters.size());
+    for (std::size_t v = 0; v < result_.values.size(); ++v) {
+      ir::Value& value = result_.values[v];
+      if (value.source != ir::Source::parameter) continue;
+      value.layout = parameter(value).layout;
+      const int follows = parameter(value).follows;
+      for (int slot : {value.slot, follows}) {
+        if (slot != kNone)
+          together_[static_cast<std::size_t>(slot)].push_back(static_cast<ValueId>(v));
+      }
     }
-    for (const ir::Node& node : graph.nodes) add(node);
+    for (const ir::Node& node : graph.nodes) {
+      check_compilation();
+      add(node);
+    }
   }
 
   ir::Graph take() { return std::move(result_); }
@@ -45,10 +57,8 @@ class Assignment {
         decided_[static_cast<std::size_t>(slot)]) {
       return;
     }
-    for (ir::Value& value : result_.values) {
-      if (value.source != ir::Source::parameter) continue;
-      const bool own = value.slot == slot;
-      if (!own && parameter(value).follows != slot) continue;
+    for (ValueId one : together_[static_cast<std::size_t>(slot)]) {
+      ir::Value& value = result_.value(one);
       if (decided_[static_cast<std::size_t>(value.slot)]) continue;
       value.layout = wanted;
       decided_[static_cast<std::size_t>(value.slot)] = true;
@@ -132,6 +142,7 @@ class Assignment {
   const ir::Graph& original_;
   std::vector<std::vector<ir::NodeId>> readers_;
   ir::Graph result_;
+  std::vector<std::vector<ValueId>> together_;  // by slot: the parameter and its buffers
   std::vector<bool> decided_;
   std::map<std::pair<ValueId, std::string>, ValueId> reordered_;
 };

@@ -222,40 +222,6 @@ TensorPtr GraphState::differentiated(const Tensor* gradient) const {
   return nullptr;
 }
 
-std::vector<NodeRecord> GraphState::ordered_nodes() const {
-  std::vector<const NodeRecord*> open;
-  for (const GraphPtr& graph : graphs) {
-    for (const NodeRecord& node : graph->state().nodes) open.push_back(&node);
-  }
-  for (const NodeRecord& node : nodes) open.push_back(&node);
-  std::set<const Tensor*> computed_somewhere;
-  for (const NodeRecord* node : open) {
-    for (const TensorPtr& result : node->results) computed_somewhere.insert(result.get());
-  }
-  std::vector<NodeRecord> order;
-  std::set<const Tensor*> ready;
-  while (!open.empty()) {
-    std::vector<const NodeRecord*> waiting;
-    for (const NodeRecord* node : open) {
-      const bool can_run =
-          std::all_of(node->sources.begin(), node->sources.end(), [&](const TensorPtr& source) {
-            return ready.contains(source.get()) || !computed_somewhere.contains(source.get());
-          });
-      if (!can_run) {
-        waiting.push_back(node);
-        continue;
-      }
-      order.push_back(*node);
-      for (const TensorPtr& result : node->results) ready.insert(result.get());
-    }
-    if (waiting.size() == open.size()) {
-      throw InternalError("[graph] nodes wait for each other");
-    }
-    open = std::move(waiting);
-  }
-  return order;
-}
-
 std::uint64_t GraphState::all_changes() const {
   auto own = [](const GraphState& state) {
     std::uint64_t sum = state.changes;
@@ -353,10 +319,9 @@ std::optional<Device> Graph::device() const {
 std::vector<LayerPtr> Graph::layers() const {
   const std::lock_guard lock(structure());
   std::vector<LayerPtr> result;
+  std::set<const Layer*> known;
   for (const NodeRecord& node : state_->ordered_nodes()) {
-    if (std::find(result.begin(), result.end(), node.layer) == result.end()) {
-      result.push_back(node.layer);
-    }
+    if (known.insert(node.layer.get()).second) result.push_back(node.layer);
   }
   return result;
 }

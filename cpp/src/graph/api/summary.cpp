@@ -53,12 +53,15 @@ std::string Graph::summarized_dot_description() const {
   PlainStream text;
   text << "digraph traingraph {\n";
   std::size_t number = 0;
-  std::set<const Tensor*> drawn;
+  std::set<const Tensor*> computed, drawn;
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    for (const TensorPtr& result : node.results) computed.insert(result.get());
+  }
   for (const NodeRecord& node : state_->ordered_nodes()) {
     const std::string name = "layer" + std::to_string(number++);
     text << "  " << name << " [shape=box, label=" << quoted(node.layer->description()) << "];\n";
     for (const TensorPtr& source : node.sources) {
-      if (state_->producer(source.get()) == nullptr && drawn.insert(source.get()).second) {
+      if (!computed.contains(source.get()) && drawn.insert(source.get()).second) {
         text << "  t" << source->id() << " [shape=ellipse, label="
              << quoted(source->label() + " " + to_string(source->descriptor().shape)) << "];\n";
       }

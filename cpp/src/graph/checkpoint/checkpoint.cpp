@@ -44,11 +44,18 @@ std::int64_t number_of(const GraphState& state, const std::string& name) {
   return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
 }
 
+std::set<const Tensor*> tensors_of(const NamedTensors& named) {
+  std::set<const Tensor*> tensors;
+  for (const auto& [name, tensor] : named) tensors.insert(tensor.get());
+  return tensors;
+}
+
 // A step that was loaded has sums of what was trained where it was saved.
 bool sums_gradients_of(const BegunStep& begun, const NamedTensors& trained) {
+  const std::set<const Tensor*> tensors = tensors_of(trained);
   return begun.sums.size() == trained.size() &&
          std::ranges::all_of(begun.sums,
-                             [&](const auto& sum) { return names(trained, sum.first.get()); });
+                             [&](const auto& sum) { return tensors.contains(sum.first.get()); });
 }
 
 NamedData copy_of(const Contents& contents, const GraphState& state) {
@@ -63,10 +70,12 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   };
   copy(contents.parameters);
   copy(contents.scaling);
+  const std::set<const Tensor*> resting = tensors_of(contents.resting);
+  const std::set<const Tensor*> updated = tensors_of(contents.updated);
   for (const auto& [name, tensor] : contents.parameters) {
     const bool rests =
-        names(contents.resting, tensor.get()) && has_optimizer_data(*tensor, contents.slots);
-    if (!rests && !names(contents.updated, tensor.get())) continue;
+        resting.contains(tensor.get()) && has_optimizer_data(*tensor, contents.slots);
+    if (!rests && !updated.contains(tensor.get())) continue;
     std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       result.emplace_back(slot_name(name, contents.slots[k]), std::move(buffers[k]));
@@ -81,10 +90,10 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   add_number(kMicroBatches, begun->micro_batches);
   add_number(kSummed, begun->summed);
   add_number(kSummedRows, begun->rows);
+  std::map<const Tensor*, const TensorData*> sums;
+  for (const auto& [of, sum] : begun->sums) sums.emplace(of.get(), &sum);
   for (const auto& [name, tensor] : contents.summed) {
-    for (const auto& [of, sum] : begun->sums) {
-      if (of == tensor) result.emplace_back(sum_name(name), sum);
-    }
+    result.emplace_back(sum_name(name), *sums.at(tensor.get()));
   }
   return result;
 }

@@ -21,7 +21,9 @@ std::string label_of(const Tensor& tensor) {
 class Names {
  public:
   Names(const GraphState& state, Contents& out)
-      : state_(state), nodes_(state.ordered_nodes()), out_(out) {}
+      : state_(state), nodes_(state.ordered_nodes()), out_(out) {
+    for (const TensorParameter& p : state.tensor_parameters) trained_.insert(p.tensor.get());
+  }
 
   void write() {
     name_layers();
@@ -55,16 +57,16 @@ class Names {
   // What layers read that has data and is neither computed nor declared. All of them are counted,
   // so that a graph of the same layers gives the same names whatever it trains.
   void name_constants() {
-    std::set<const Tensor*> computed;
+    std::set<const Tensor*> given;  // computed or declared
     for (const NodeRecord& node : nodes_) {
-      for (const TensorPtr& result : node.results) computed.insert(result.get());
+      for (const TensorPtr& result : node.results) given.insert(result.get());
+    }
+    for (const auto* group : {&state_.inputs, &state_.loss_labels, &state_.loss_label_weights}) {
+      for (const auto& [name, tensor] : *group) given.insert(tensor.get());
     }
     for (const NodeRecord& node : nodes_) {
       for (const TensorPtr& tensor : node.sources) {
-        const bool declared = names(state_.inputs, tensor.get()) ||
-                              names(state_.loss_labels, tensor.get()) ||
-                              names(state_.loss_label_weights, tensor.get());
-        if (declared || computed.contains(tensor.get())) continue;
+        if (given.contains(tensor.get())) continue;
         TensorState& held = tensor->state();
         const std::lock_guard lock(held.host);
         if (held.parameter != nullptr || held.given().bytes != nullptr || is_trained(tensor)) {
@@ -78,24 +80,23 @@ class Names {
     if (!seen_.insert(tensor.get()).second) return;
     const std::string base = "tensor." + label_of(*tensor);
     std::string name = base;
-    for (int k = 2; !taken_.insert(name).second; ++k) name = base + "." + std::to_string(k);
+    int& next = next_.try_emplace(base, 2).first->second;
+    while (!taken_.insert(name).second) name = base + "." + std::to_string(next++);
     (is_trained(tensor) ? out_.parameters : out_.untrained).emplace_back(name, tensor);
     trainable_.insert(tensor.get());
   }
 
   bool is_trained(const TensorPtr& tensor) const {
-    if (!state_.training) return tensor->state().is_trained;
-    for (const TensorParameter& p : state_.tensor_parameters) {
-      if (p.tensor == tensor) return true;
-    }
-    return false;
+    return state_.training ? trained_.contains(tensor.get()) : tensor->state().is_trained;
   }
 
   const GraphState& state_;
   const std::vector<NodeRecord> nodes_;
   Contents& out_;
   std::set<const Tensor*> seen_;
+  std::set<const Tensor*> trained_;
   std::set<std::string> taken_;
+  std::map<std::string, int> next_;  // by label: what may be free
   std::set<const Tensor*> trainable_;
 };
 

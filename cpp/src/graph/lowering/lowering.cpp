@@ -15,6 +15,7 @@
 #include "graph/state/link_set.h"
 #include "runtime/foreign_streams.h"
 #include "runtime/memory/parameter_store.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph {
 namespace {
@@ -35,6 +36,9 @@ class Writer {
     out_.lowering.micro_batched = state.micro_batches > 1;
     out_.lowering.declared_batch = declared_batch(state);
     out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
+    for (const TensorParameter& p : state.tensor_parameters) {
+      tensor_parameters_.insert(p.tensor.get());
+    }
     nodes_ = state.ordered_nodes();
     if (nodes_.empty()) {
       throw InvalidArgument("[compile] expected at least one layer but the graph has none");
@@ -63,7 +67,10 @@ class Writer {
       nodes_ = nodes_without_losses();
       if (nodes_.empty()) throw InvalidArgument("[predict] expected a layer that is no loss");
     }
-    for (const NodeRecord& node : nodes_) emit(*node.layer, node.sources, &node.results);
+    for (const NodeRecord& node : nodes_) {
+      check_compilation();
+      emit(*node.layer, node.sources, &node.results);
+    }
     check_declared();
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
@@ -145,8 +152,7 @@ class Writer {
   }
 
   bool is_tensor_parameter(const Tensor* tensor) const {
-    return std::any_of(state_.tensor_parameters.begin(), state_.tensor_parameters.end(),
-                       [&](const TensorParameter& p) { return p.tensor.get() == tensor; });
+    return tensor_parameters_.contains(tensor);
   }
 
   ValueId source(const TensorPtr& tensor) {
@@ -354,6 +360,7 @@ class Writer {
   const GraphState& state_;
   const Mode mode_;
   std::vector<NodeRecord> nodes_;
+  std::set<const Tensor*> tensor_parameters_;
   LoweredGraph out_;
   std::map<ValueId, ValueId> widened_;  // values of 16 bits as float32
   std::vector<const Tensor*> loss_sources_;

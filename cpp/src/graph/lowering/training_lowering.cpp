@@ -2,7 +2,7 @@
 // scaling, and the optimizer.
 #include "graph/lowering/training_lowering.h"
 
-#include <algorithm>
+#include <map>
 
 #include <traingraph/errors.h>
 
@@ -57,11 +57,9 @@ class TrainingWriter {
   Wanted* want(const TensorPtr& tensor) {
     const ValueId value = value_of(tensor.get());
     if (value == kNone) return nullptr;
-    for (Wanted& known : wanted_) {
-      if (known.tensor == tensor) return &known;
-    }
-    wanted_.push_back({tensor, value});
-    return &wanted_.back();
+    const auto [found, is_new] = place_of_.try_emplace(tensor.get(), wanted_.size());
+    if (is_new) wanted_.push_back({tensor, value});
+    return &wanted_[found->second];
   }
 
   // What is trained has to be read by a layer and must not be fed.
@@ -79,13 +77,12 @@ class TrainingWriter {
   // Parameters in the order of their first use; one that is frozen anywhere stays as it is.
   void want_parameters() {
     std::vector<std::pair<TensorPtr, bool>> found;
+    std::map<const Tensor*, std::size_t> places;
     auto add = [&](const TensorPtr& tensor, bool updatable) {
-      for (auto& [known, updates] : found) {
-        if (known != tensor) continue;
-        updates = updates && updatable;
-        return;
-      }
-      found.emplace_back(tensor, updatable);
+      const auto [place, is_new] = places.try_emplace(tensor.get(), found.size());
+      if (is_new) return void(found.emplace_back(tensor, updatable));
+      bool& updates = found[place->second].second;
+      updates = updates && updatable;
     };
     for (const NodeRecord& node : nodes_) {
       for (const TensorParameter* parameter : node.layer->parameters()) {
@@ -231,10 +228,12 @@ class TrainingWriter {
 
   void update() {
     std::vector<UpdateTarget> targets;
+    const std::vector<int> layers = first_layers();
     for (const Wanted& wanted : wanted_) {
       const auto gradient = out_.gradients.find(wanted.tensor.get());
       if (!wanted.updated || gradient == out_.gradients.end()) continue;
-      UpdateTarget target{wanted.value, gradient->second, {}, layer_of(wanted.value)};
+      UpdateTarget target{
+          wanted.value, gradient->second, {}, layers[static_cast<std::size_t>(wanted.value)]};
       for (const std::string& buffer : state_.optimizer->slots()) {
         target.slots.push_back(add_buffer(wanted.tensor, buffer, false));
       }
@@ -252,19 +251,22 @@ class TrainingWriter {
                  out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
   }
 
-  // The layer that reads a parameter first: profiles count the update there.
-  int layer_of(ValueId parameter) {
-    for (const ir::Node& node : graph().nodes) {
-      if (std::count(node.inputs.begin(), node.inputs.end(), parameter) > 0) return node.layer;
+  // By value: the layer that reads it first. Profiles count the update of a parameter there.
+  std::vector<int> first_layers() {
+    std::vector<int> layers(graph().values.size(), kNone);
+    for (std::size_t n = graph().nodes.size(); n-- > 0;) {
+      const ir::Node& node = graph().nodes[n];
+      for (ValueId input : node.inputs) layers[static_cast<std::size_t>(input)] = node.layer;
     }
-    return kNone;
+    return layers;
   }
 
   const GraphState& state_;
   const std::vector<NodeRecord>& nodes_;
   LoweredGraph& out_;
   std::vector<Wanted> wanted_;
-  std::unique_ptr<LossScaling> scaling_;  // null: none
+  std::map<const Tensor*, std::size_t> place_of_;  // in wanted_
+  std::unique_ptr<LossScaling> scaling_;           // null: none
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include "graph/program/program_cache.h"
 
 #include <algorithm>
+#include <set>
 
 #include <traingraph/errors.h>
 
@@ -70,24 +71,27 @@ void ProgramCache::bind_parameters(CompiledGraph& graph) {
 // In the layout that the parameter has now.
 std::byte* ProgramCache::sum_of(const TensorPtr& tensor) {
   const ParameterState& store = *tensor->state().parameter;
-  auto found = std::find_if(sums_.begin(), sums_.end(),
-                            [&](const GradientSum& sum) { return sum.tensor == tensor; });
-  if (found != sums_.end() && found->layout == store.layout) return found->buffer.get();
+  const auto found = sums_.find(tensor.get());
+  if (found != sums_.end() && found->second.layout == store.layout) {
+    return found->second.buffer.get();
+  }
   const std::shared_ptr<std::byte> buffer = backend_.allocate(store.bytes());
+  GradientSum made{tensor, store.layout, buffer};
   if (found == sums_.end()) {
-    sums_.push_back({tensor, store.layout, buffer});
+    sums_.emplace(tensor.get(), std::move(made));
     return buffer.get();
   }
+  GradientSum& sum = found->second;
   if (buffer != nullptr) {
-    convert(backend_, store.type(), found->layout, found->buffer.get(), store.layout, buffer.get());
+    convert(backend_, store.type(), sum.layout, sum.buffer.get(), store.layout, buffer.get());
   }
-  *found = {tensor, store.layout, buffer};
+  sum = std::move(made);
   return buffer.get();
 }
 
 std::vector<std::pair<TensorPtr, TensorData>> ProgramCache::copy_sums() const {
   std::vector<std::pair<TensorPtr, TensorData>> result;
-  for (const GradientSum& sum : sums_) {
+  for (const auto& [of, sum] : sums_) {
     const TensorDescriptor& d = sum.tensor->descriptor();
     TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
     if (sum.buffer != nullptr) {
@@ -161,10 +165,10 @@ void ProgramCache::check_ranges(const std::string& name, const Tensor& tensor, c
 
 std::vector<TensorPtr> ProgramCache::parameters() const {
   std::vector<TensorPtr> result;
+  std::set<const Tensor*> known;
   for (const CompiledPtr& program : programs_) {
     for (const LoweredGraph::Slot& slot : program->slots) {
-      if (!slot.buffer.empty()) continue;
-      if (std::find(result.begin(), result.end(), slot.tensor) == result.end()) {
+      if (slot.buffer.empty() && known.insert(slot.tensor.get()).second) {
         result.push_back(slot.tensor);
       }
     }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -74,7 +75,7 @@ class ProgramCache {
   std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   Arena arena_;
   std::size_t arena_needed_ = 0;  // by the largest run
-  std::vector<GradientSum> sums_;
+  std::map<const Tensor*, GradientSum> sums_;
 };
 
 }  // namespace traingraph

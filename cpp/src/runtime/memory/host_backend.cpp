@@ -6,6 +6,7 @@
 
 #include "runtime/memory/allocator.h"
 #include "runtime/numbers/finite.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph {
 namespace {
@@ -52,6 +53,7 @@ std::unique_ptr<Executable> HostBackend::compile(const ir::Graph& graph,
                                                  const std::vector<ir::NodeId>& nodes) const {
   std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
   for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
+    check_compilation();
     kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id));
   });
   return std::make_unique<KernelList>(std::move(kernels));

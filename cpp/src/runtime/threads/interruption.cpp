@@ -9,6 +9,7 @@ namespace traingraph {
 namespace {
 
 std::atomic<void (*)()> check_of_waits{nullptr};
+thread_local Interruptible* compilation = nullptr;
 
 }  // namespace
 
@@ -34,6 +35,13 @@ void Interruptible::check() {
   if (now - *last_ < kMoment) return;
   last_ = now;
   check_interruption();
+}
+
+InterruptibleCompilation::InterruptibleCompilation() : before_(compilation) { compilation = &now_; }
+InterruptibleCompilation::~InterruptibleCompilation() { compilation = before_; }
+
+void check_compilation() {
+  if (compilation != nullptr) compilation->check();
 }
 
 }  // namespace traingraph

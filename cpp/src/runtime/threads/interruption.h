@@ -29,4 +29,21 @@ class Interruptible {
   std::optional<std::chrono::steady_clock::time_point> last_;
 };
 
+// While one lives, what this thread compiles may be interrupted. The thread holds no mutex then:
+// who checks may wait for others.
+class InterruptibleCompilation {
+ public:
+  InterruptibleCompilation();
+  ~InterruptibleCompilation();
+  InterruptibleCompilation(const InterruptibleCompilation&) = delete;
+  InterruptibleCompilation& operator=(const InterruptibleCompilation&) = delete;
+
+ private:
+  Interruptible* before_;
+  Interruptible now_;
+};
+
+// Called for each node by what compiles.
+void check_compilation();
+
 }  // namespace traingraph

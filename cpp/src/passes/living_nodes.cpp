@@ -1,0 +1,138 @@
+// What fusion asks of the graph that it changes. Each answer is kept up to date, so that none costs
+// a walk over all nodes.
+#include "passes/living_nodes.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace traingraph::passes {
+
+using ir::kNone;
+using ir::Node;
+using ir::NodeId;
+using ir::ValueId;
+
+LivingNodes::LivingNodes(const ir::Graph& graph)
+    : graph_(graph),
+      dead_(graph.nodes.size(), false),
+      uses_(graph.values.size(), 0),
+      readers_(ir::consumers(graph)),
+      latest_(graph.nodes.size()) {
+  for (const Node& node : graph_.nodes) count(node.inputs, 1);
+  std::iota(latest_.begin(), latest_.end(), 0);
+}
+
+void LivingNodes::count(const std::vector<ValueId>& inputs, int by) {
+  for (ValueId input : inputs) uses_[static_cast<std::size_t>(input)] += by;
+}
+
+// A node that waits for nothing as late as the other one does not wait for it.
+bool LivingNodes::depends_on(ValueId value, NodeId node) const {
+  std::vector<bool> seen;
+  std::vector<ValueId> open{value};
+  while (!open.empty()) {
+    const NodeId producer = graph_.value(open.back()).producer;
+    open.pop_back();
+    if (producer == node) return true;
+    if (producer == kNone || latest_[static_cast<std::size_t>(producer)] < node) continue;
+    if (seen.empty()) seen.assign(graph_.nodes.size(), false);
+    if (seen[static_cast<std::size_t>(producer)]) continue;
+    seen[static_cast<std::size_t>(producer)] = true;
+    const std::vector<ValueId>& inputs = graph_.node(producer).inputs;
+    open.insert(open.end(), inputs.begin(), inputs.end());
+  }
+  return false;
+}
+
+void LivingNodes::kill(NodeId id) {
+  dead_[static_cast<std::size_t>(id)] = true;
+  count(graph_.node(id).inputs, -1);
+}
+
+void LivingNodes::bury(ValueId value) {
+  std::vector<ValueId> open{value};
+  while (!open.empty()) {
+    const NodeId id = graph_.value(open.back()).producer;
+    open.pop_back();
+    if (id == kNone || !lives(id)) continue;
+    const Node& node = graph_.node(id);
+    const bool is_read = std::any_of(node.outputs.begin(), node.outputs.end(), [&](ValueId output) {
+      const ir::Value& v = graph_.value(output);
+      return v.keep || v.writes != kNone || uses(output) > 0;
+    });
+    if (is_read) continue;
+    kill(id);
+    open.insert(open.end(), node.inputs.begin(), node.inputs.end());
+  }
+}
+
+void LivingNodes::note_inputs(NodeId id, const std::vector<ValueId>& before) {
+  const std::vector<ValueId>& inputs = graph_.node(id).inputs;
+  count(before, -1);
+  count(inputs, 1);
+  for (ValueId input : inputs) {
+    if (std::find(before.begin(), before.end(), input) != before.end()) continue;
+    readers_[static_cast<std::size_t>(input)].push_back(id);
+  }
+}
+
+void LivingNodes::wait_like(NodeId id, NodeId other) {
+  raise({id}, latest_[static_cast<std::size_t>(other)]);
+}
+
+void LivingNodes::add_result(NodeId id, ValueId value) {
+  graph_.node(id).outputs.push_back(value);
+  graph_.value(value).producer = id;
+  raise(readers_[static_cast<std::size_t>(value)], latest_[static_cast<std::size_t>(id)]);
+}
+
+void LivingNodes::raise(std::vector<NodeId> open, NodeId latest) {
+  while (!open.empty()) {
+    const NodeId next = open.back();
+    open.pop_back();
+    if (latest_[static_cast<std::size_t>(next)] >= latest) continue;
+    latest_[static_cast<std::size_t>(next)] = latest;
+    for (ValueId output : graph_.node(next).outputs) {
+      const std::vector<NodeId>& readers = readers_[static_cast<std::size_t>(output)];
+      open.insert(open.end(), readers.begin(), readers.end());
+    }
+  }
+}
+
+ir::Graph LivingNodes::sorted() const {
+  std::vector<NodeId> order;
+  std::vector<bool> placed(graph_.nodes.size(), false);
+  for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
+    if (!dead_[n]) place(static_cast<NodeId>(n), placed, order);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](NodeId a, NodeId b) { return graph_.node(a).phase < graph_.node(b).phase; });
+  ir::Graph result;
+  result.layers = graph_.layers;
+  result.values = graph_.values;
+  for (NodeId id : order) result.append(graph_.node(id));
+  return result;
+}
+
+// A node behind those that it reads, which may have stood later.
+void LivingNodes::place(NodeId id, std::vector<bool>& placed, std::vector<NodeId>& order) const {
+  std::vector<std::pair<NodeId, std::size_t>> open;  // and how many of its inputs are placed
+  const auto begin = [&](NodeId node) {
+    if (node == kNone || placed[static_cast<std::size_t>(node)]) return;
+    placed[static_cast<std::size_t>(node)] = true;
+    open.emplace_back(node, 0);
+  };
+  begin(id);
+  while (!open.empty()) {
+    const auto [node, inputs] = open.back();
+    if (inputs == graph_.node(node).inputs.size()) {
+      order.push_back(node);
+      open.pop_back();
+      continue;
+    }
+    ++open.back().second;
+    begin(graph_.value(graph_.node(node).inputs[inputs]).producer);
+  }
+}
+
+}  // namespace traingraph::passes
