@@ -1,8 +1,10 @@
 // The choice of the forward values to rematerialize, so that the arena fits a limit.
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "passes/passes.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::passes {
 namespace {
@@ -32,12 +34,32 @@ bool contains(const std::vector<Rematerialized>& list, ValueId value) {
 class Peak {
  public:
   Peak(const ir::Graph& graph, const VariantPlan& plan)
-      : graph_(graph), plan_(plan), roots_(roots_of(graph)), readers_(graph.values.size()) {
+      : graph_(graph),
+        plan_(plan),
+        roots_(roots_of(graph)),
+        readers_(graph.values.size()),
+        taken_(graph.values.size(), false) {
     last_read_.assign(graph.values.size(), 0);
     for (std::size_t k = 0; k < plan.schedule.order.size(); ++k) list_reader(k);
     for (const Node& node : graph.nodes) {
       if (node.op == ir::Op::reshape) list_view(node);
       if (node.phase != ir::Phase::update) list_writes(node);
+    }
+    add_buffers();
+  }
+
+  // Of all buffers in use, where that is most: no plan has less.
+  std::size_t bytes() const { return in_use_[position_]; }
+
+  // As if what best() has found were rematerialized: the next answer is about what is left.
+  void take(const std::vector<Rematerialized>& found) {
+    for (const Rematerialized& one : found) taken_[at(one.value)] = true;
+    const ValueId value = found.front().value;
+    const Readers& readers = readers_[at(value)];
+    const PlannedBuffer& buffer = buffer_of(value);
+    for (std::size_t k = std::max(buffer.first, readers.last_forward) + 1;
+         k < readers.first_gradient; ++k) {
+      in_use_[k] -= aligned(buffer.bytes);
     }
     find_position();
   }
@@ -52,6 +74,7 @@ class Peak {
     for (const Node& node : graph_.nodes) {
       if (!may_run_again(node)) continue;
       const ValueId value = node.outputs[0];
+      if (taken_[at(value)]) continue;
       const std::size_t freed = bytes_freed(value);
       if (!is_better(freed, best.empty() ? 0 : best.front().freed_bytes)) continue;
       std::vector<Rematerialized> found = {{value, freed}};
@@ -96,18 +119,31 @@ class Peak {
   void list_writes(const Node& node) {
     for (ValueId output : node.outputs) {
       const ValueId target = graph_.value(output).writes;
-      if (target != kNone) changing_.push_back(target);
+      if (target != kNone) changing_.insert(target);
     }
+  }
+
+  void add_buffers() {
+    const std::size_t positions = plan_.schedule.order.size() + 1;
+    // What begins less what has ended, summed up: where it would go below 0, it comes back.
+    in_use_.assign(positions + 1, 0);
+    for (const PlannedBuffer& buffer : plan_.arena.buffers) {
+      in_use_[buffer.first] += aligned(buffer.bytes);
+      in_use_[buffer.last + 1] -= aligned(buffer.bytes);
+    }
+    for (std::size_t k = 1; k < positions; ++k) in_use_[k] += in_use_[k - 1];
+    in_use_.pop_back();
+    find_position();
   }
 
   // Where the buffers in use have most bytes.
   void find_position() {
-    std::vector<std::size_t> in_use(plan_.schedule.order.size() + 1, 0);
-    for (const PlannedBuffer& buffer : plan_.arena.buffers) {
-      for (std::size_t k = buffer.first; k <= buffer.last; ++k) in_use[k] += aligned(buffer.bytes);
-    }
-    position_ =
-        static_cast<std::size_t>(std::max_element(in_use.begin(), in_use.end()) - in_use.begin());
+    position_ = static_cast<std::size_t>(std::max_element(in_use_.begin(), in_use_.end()) -
+                                         in_use_.begin());
+  }
+
+  const PlannedBuffer& buffer_of(ValueId value) const {
+    return plan_.arena.buffers[static_cast<std::size_t>(plan_.buffer_of[at(value)])];
   }
 
   // Ops that cost little beside what they read and write, and give one large result.
@@ -124,9 +160,10 @@ class Peak {
   std::size_t bytes_freed(ValueId value) const {
     const ir::Value& v = graph_.value(value);
     const Readers& readers = readers_[at(value)];
-    const int buffer = plan_.buffer_of[at(value)];
-    if (buffer < 0 || v.keep || readers.others || readers.first_gradient == kNever) return 0;
-    const PlannedBuffer& now = plan_.arena.buffers[static_cast<std::size_t>(buffer)];
+    if (plan_.buffer_of[at(value)] < 0 || v.keep || readers.others ||
+        readers.first_gradient == kNever)
+      return 0;
+    const PlannedBuffer& now = buffer_of(value);
     const bool in_use = now.first <= position_ && position_ <= now.last;
     const bool before = position_ <= std::max(now.first, readers.last_forward);
     const bool copied = readers.first_gradient <= position_ && position_ <= readers.last_gradient;
@@ -141,11 +178,11 @@ class Peak {
     const ValueId root = roots_[at(value)];
     switch (graph_.value(root).source) {
       case ir::Source::node:
-        return plan_.liveness[at(root)].last >= position;
+        return plan_.liveness[at(root)].last >= position && !taken_[at(root)];
       case ir::Source::bound:
         return last_read_[at(root)] >= position;
       case ir::Source::parameter:
-        return std::find(changing_.begin(), changing_.end(), root) == changing_.end();
+        return !changing_.contains(root);
       case ir::Source::step:
         return false;
       case ir::Source::constant:
@@ -174,7 +211,9 @@ class Peak {
   const std::vector<ValueId> roots_;
   std::vector<Readers> readers_;        // by value
   std::vector<std::size_t> last_read_;  // by root
-  std::vector<ValueId> changing_;
+  std::set<ValueId> changing_;
+  std::vector<bool> taken_;          // by value
+  std::vector<std::size_t> in_use_;  // bytes by position
   std::size_t position_ = 0;
 };
 
@@ -186,32 +225,111 @@ KernelRoom room_of(const KernelRoom& room, const std::vector<NodeId>& origins) {
   return result;
 }
 
+class Choice {
+ public:
+  Choice(const ir::Graph& graph, const Backend& backend, const KernelRoom& room,
+         const std::vector<ValueId>& gradients, bool apart, std::size_t limit)
+      : graph_(graph),
+        backend_(backend),
+        room_(room),
+        gradients_(gradients),
+        apart_(apart),
+        limit_(limit) {}
+
+  // Which values follow one after another does not depend on the limit: so what one limit is taken
+  // by is taken by each larger one, too, and the least is that of the best try. What steps alone
+  // need is also looked for among the tries for phases apart.
+  Rematerialization choose() {
+    least_.arena_bytes = kNever;
+    if (!follow(apart_) && !apart_) follow(true);
+    return least_;
+  }
+
+ private:
+  struct Try {
+    ir::Graph graph;
+    VariantPlan largest;    // of those that were asked for
+    std::size_t bytes = 0;  // what the limit is for
+  };
+
+  Try planned(const std::vector<Rematerialized>& values, bool with_split) const {
+    std::vector<NodeId> origins;
+    Try result{with_rematerialized(graph_, backend_, values, origins), {}, 0};
+    const KernelRoom room = room_of(room_, origins);
+    result.largest = plan_variant(result.graph, room, false, {});
+    result.bytes = result.largest.arena.bytes;
+    if (!with_split) return result;
+    VariantPlan split = plan_variant(result.graph, room, true, gradients_);
+    if (apart_) result.bytes = std::max(result.bytes, split.arena.bytes);
+    if (split.arena.bytes > result.largest.arena.bytes) result.largest = std::move(split);
+    return result;
+  }
+
+  bool follow(bool with_split) {
+    std::vector<Rematerialized> values;
+    Try now = planned(values, with_split);
+    for (note(values, now);; check_compilation()) {
+      if (least_.fits) return true;
+      Peak peak(now.graph, now.largest);
+      const std::vector<Rematerialized> before = values;
+      const std::vector<Rematerialized> small = peak.best(now.bytes - limit_);
+      if (!add_some(peak, values)) return false;
+      now = planned(values, with_split);
+      note(values, now);
+      if (!least_.fits || small.empty()) continue;
+      // One small value may do as well as the last ones that were taken.
+      std::vector<Rematerialized> smaller = before;
+      add(small, smaller);
+      const bool is_other =
+          smaller.size() < values.size() || small.front().value != values[before.size()].value;
+      if (is_other && smaller.size() <= values.size()) {
+        note(smaller, planned(smaller, with_split));
+      }
+    }
+  }
+
+  // One value after another, and more at once where there are many already: each try is a new plan.
+  bool add_some(Peak& peak, std::vector<Rematerialized>& values) const {
+    constexpr std::size_t kOneByOne = 32;
+    const std::size_t most = values.size() < kOneByOne ? 1 : values.size() / 4;
+    for (std::size_t k = 0; k < most && (k == 0 || peak.bytes() > limit_); ++k) {
+      const std::vector<Rematerialized> next = peak.best(kNever);
+      if (next.empty()) return k > 0;
+      add(next, values);
+      peak.take(next);
+    }
+    return true;
+  }
+
+  static void add(const std::vector<Rematerialized>& added, std::vector<Rematerialized>& values) {
+    for (const Rematerialized& one : added) {
+      if (!contains(values, one.value)) values.push_back(one);
+    }
+  }
+
+  void note(const std::vector<Rematerialized>& values, const Try& one) {
+    const bool fits = one.bytes <= limit_;
+    if (!fits && one.bytes >= least_.arena_bytes) return;
+    if (least_.fits && !fits) return;
+    least_ = {values, one.bytes, fits};
+  }
+
+  const ir::Graph& graph_;
+  const Backend& backend_;
+  const KernelRoom& room_;
+  const std::vector<ValueId>& gradients_;
+  const bool apart_;
+  const std::size_t limit_;
+  Rematerialization least_;
+};
+
 }  // namespace
 
 Rematerialization choose_rematerialized(const ir::Graph& graph, const Backend& backend,
                                         const KernelRoom& room,
                                         const std::vector<ValueId>& gradients, bool apart,
                                         std::size_t arena_limit) {
-  Rematerialization result;
-  for (;;) {
-    std::vector<NodeId> origins;
-    const ir::Graph now = with_rematerialized(graph, backend, result.values, origins);
-    const KernelRoom room_now = room_of(room, origins);
-    VariantPlan largest = plan_variant(now, room_now, false, {});
-    if (apart) {
-      VariantPlan split = plan_variant(now, room_now, true, gradients);
-      if (split.arena.bytes > largest.arena.bytes) largest = std::move(split);
-    }
-    result.arena_bytes = largest.arena.bytes;
-    result.fits = result.arena_bytes <= arena_limit;
-    if (result.fits) return result;
-    const std::size_t enough = result.arena_bytes - arena_limit;
-    const std::vector<Rematerialized> next = Peak(now, largest).best(enough);
-    if (next.empty()) return result;
-    for (const Rematerialized& one : next) {
-      if (!contains(result.values, one.value)) result.values.push_back(one);
-    }
-  }
+  return Choice(graph, backend, room, gradients, apart, arena_limit).choose();
 }
 
 }  // namespace traingraph::passes

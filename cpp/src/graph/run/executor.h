@@ -88,12 +88,13 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
-  // Gives a new program its addresses. Call while holding the stream and mutex_.
+  // Gives a new program its addresses. Call while holding the stream, without mutex_.
   void attach(CompiledGraph& graph, bool apart);
   // Points it to what lies outside the arena.
   void point(CompiledGraph& graph);
   // Lets reads of the graph's tensors and gradients come here.
   void serve_reads(const CompiledGraph& graph);
+  std::size_t bytes_beside_arena(const CompiledGraph& graph) const;
   // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
   bool keep_within_limit(CompiledGraph& graph, bool apart);
   Run usual_run(const CompiledGraph& graph) const;

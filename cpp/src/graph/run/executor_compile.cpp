@@ -8,6 +8,7 @@
 #include "passes/passes.h"
 #include "runtime/diagnostics.h"
 #include "runtime/memory/allocator.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph {
 Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
@@ -78,14 +79,16 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   // Compiling may move parameters and the arena: nothing may be running.
   stream_->run([&] {
     if (is_there()) return;
+    const InterruptibleCompilation interruptible;
     result = compile(graph_, backend_, stream_, batch, mode);
-    const std::lock_guard lock(mutex_);
     try {
       attach(*result, apart);
     } catch (const OutOfMemory& error) {
       const Run run = apart ? Run::forward : usual_run(*result);
+      const std::lock_guard lock(mutex_);
       throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
     }
+    const std::lock_guard lock(mutex_);
     if (const CompiledPtr replaced = programs_.add(result)) {
       readable_results_.drop(replaced);
       submitted_.drop(replaced);
@@ -120,12 +123,17 @@ void Executor::point(CompiledGraph& graph) {
 }
 
 void Executor::attach(CompiledGraph& graph, bool apart) {
-  point(graph);
-  bound_inputs_.place(graph);
-  if (serves_reads_) serve_reads(graph);
-  exchanges_.place(graph);
   const Run run = usual_run(graph);
-  if (keep_within_limit(graph, apart || run != Run::step)) point(graph);
+  {
+    const std::lock_guard lock(mutex_);
+    point(graph);
+    bound_inputs_.place(graph);
+    if (serves_reads_) serve_reads(graph);
+    exchanges_.place(graph);
+  }
+  const bool is_new = keep_within_limit(graph, apart || run != Run::step);
+  const std::lock_guard lock(mutex_);
+  if (is_new) point(graph);
   if (programs_.outgrows(graph, run)) {
     readable_results_.drop_all();
     submitted_.drop_passes();
@@ -142,10 +150,18 @@ void Executor::serve_reads(const CompiledGraph& graph) {
   }
 }
 
+// What a program has beside its arena, of what the limit is for.
+std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph) const {
+  const std::lock_guard lock(mutex_);
+  const MemoryPlan plan = plan_of(graph, Run::step);
+  // Where kernels read the caller's arrays, copies of them come on top: they come and go.
+  const std::size_t copies = uses_host_memory(backend_) ? plan.staging_bytes : 0;
+  return plan.total_bytes - plan.arena_bytes - copies;
+}
+
 bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
   if (!graph_.memory_limit) return false;
-  const MemoryPlan plan = plan_of(graph, Run::step);
-  const std::size_t beside = plan.total_bytes - plan.arena_bytes;
+  const std::size_t beside = bytes_beside_arena(graph);
   const auto limit = static_cast<std::size_t>(*graph_.memory_limit);
   const std::size_t room = limit > beside ? limit - beside : 0;
   const auto needs = [&](bool phases_apart) {
