@@ -5,6 +5,7 @@
 #include <new>
 #include <stdexcept>
 #include <string_view>
+#include <system_error>
 
 #include "convert/python.h"
 #include "convert/unmade_objects.h"
@@ -90,14 +91,13 @@ py::object text_of_file_error(const py::args& given, const py::kwargs&) {
       .format(bytes.attr("decode")("utf-8", "backslashreplace"), error.attr("strerror"));
 }
 
+// Without any of it from C++.
 void set_host_memory(const std::exception& error) {
-  const std::string text =
-      "[memory] expected more of the host's memory but got " + std::string(error.what());
-  PyErr_SetString(class_of_error("OutOfMemory"), text.c_str());
+  PyErr_Format(class_of_error("OutOfMemory"),
+               "[memory] expected more of the host's memory but got %s", error.what());
 }
 
-// False leaves the exception to pybind11's own translators.
-bool translate(const std::exception_ptr& error) {
+bool translate_once(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const FileError& e) {
@@ -110,6 +110,10 @@ bool translate(const std::exception_ptr& error) {
     set_host_memory(e);
   } catch (const std::length_error& e) {
     set_host_memory(e);  // of a container that no memory can hold
+  } catch (const std::system_error& e) {
+    // A thread, for whose stack there is no room.
+    if (e.code() != std::errc::resource_unavailable_try_again) return false;
+    set_host_memory(e);
   } catch (const py::cast_error& e) {
     // pybind11's word for an object without an owner.
     if (std::string_view(e.what()).find("non-held") == std::string_view::npos) return false;
@@ -120,12 +124,17 @@ bool translate(const std::exception_ptr& error) {
   return true;
 }
 
-}  // namespace
-
-void set_python_error(const std::exception_ptr& error) {
-  if (translate(error)) {
-    return;
+// False leaves the exception to pybind11's own translators.
+bool translate(const std::exception_ptr& error) {
+  try {
+    return translate_once(error);
+  } catch (const std::bad_alloc& e) {
+    set_host_memory(e);  // no memory for the translation
+    return true;
   }
+}
+
+void set_foreign_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (py::error_already_set& e) {
@@ -137,6 +146,12 @@ void set_python_error(const std::exception_ptr& error) {
   } catch (...) {
     PyErr_SetString(PyExc_RuntimeError, "an exception of an unknown type");
   }
+}
+
+}  // namespace
+
+void set_python_error(const std::exception_ptr& error) {
+  if (!translate(error)) set_foreign_error(error);
 }
 
 py::object to_python(const std::exception_ptr& error) {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,13 @@ Released& released() {
 
 void drop(const Kept& kept) { Py_DECREF(kept.object); }
 
+// Where there is no memory for a list of them: Python has a few places for calls. Beyond those the
+// object stays for ever, which is better than the end of the process.
+int drop_one(void* object) {
+  Py_DECREF(static_cast<PyObject*>(object));
+  return 0;
+}
+
 int drop_pending(void*) {
   {
     Released& aside = released();
@@ -54,7 +62,12 @@ void Kept::operator()(const void*) const {
   Released& aside = released();
   const LockUnlessLost lock(aside.mutex);
   if (!lock) return;
-  aside.objects.push_back(*this);
+  try {
+    aside.objects.push_back(*this);
+  } catch (const std::bad_alloc&) {
+    Py_AddPendingCall(drop_one, object);
+    return;
+  }
   aside.any = true;
   if (!ReleasedGil::here() && !aside.pending) {
     aside.pending = Py_AddPendingCall(drop_pending, nullptr) == 0;

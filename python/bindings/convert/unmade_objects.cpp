@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "convert/errors.h"
+
 namespace py = pybind11;
 
 namespace traingraph::python {
@@ -14,8 +16,8 @@ void* refuse_memory(std::size_t) { throw py::type_error(kUnmade); }
 PyObject* new_object(PyTypeObject* type, PyObject*, PyObject*) {
   try {
     return py::detail::make_new_instance(type);
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_TypeError, error.what());
+  } catch (...) {
+    set_python_error(std::current_exception());
     return nullptr;
   }
 }

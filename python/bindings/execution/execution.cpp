@@ -189,6 +189,8 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
     ExecutionArguments arguments = std::move(graph.last_arguments());
     renew(arguments, call, graph, given);
     const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
+    // Before the step: one that has been asked for is not to fail for want of its handle.
+    const py::object wrapper = wrapper_of(Handle({}, call.outcome));
     Execution execution;
     {
       const ReleasedGil released;
@@ -201,7 +203,8 @@ PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
     arguments.outputs.clear();
     arguments.completion_handler = nullptr;
     graph.last_arguments() = std::move(arguments);
-    return wrapper_of(Handle(std::move(execution), call.outcome)).release().ptr();
+    handle_of(wrapper).begin(std::move(execution));
+    return wrapper.inc_ref().ptr();
   } catch (...) {
     set_python_error(std::current_exception());
     return nullptr;

@@ -70,8 +70,10 @@ void call_handler(const py::object& function, const TensorPtr& tensor,
     const py::object result = tensor != nullptr ? py::cast(tensor) : py::none();
     const py::object raised = error ? to_python(error) : py::none();
     function(result, raised, seconds);
-  } catch (py::error_already_set& failure) {
-    failure.discard_as_unraisable(function);
+  } catch (...) {
+    // Also where there is no memory for what it is told.
+    set_python_error(std::current_exception());
+    PyErr_WriteUnraisable(function.ptr());
   }
 }
 
@@ -151,6 +153,11 @@ py::object wrapper_of(Handle handle) {
   new (&place.holder<std::unique_ptr<Handle>>()) std::unique_ptr<Handle>(value);
   place.set_holder_constructed();
   return object;
+}
+
+Handle& handle_of(const py::object& wrapper) {
+  auto* const object = reinterpret_cast<py::detail::instance*>(wrapper.ptr());
+  return *static_cast<Handle*>(object->get_value_and_holder().value_ptr());
 }
 
 CompletionHandler completion_handler(py::object function) {

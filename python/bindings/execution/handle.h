@@ -19,6 +19,8 @@ class Handle {
   py::object outcome() const;
   py::object await() const;
   bool done() const { return execution_.done(); }
+  // Of the object that was made before there was anything to hand out.
+  void begin(Execution execution) { execution_ = std::move(execution); }
 
  private:
   Execution execution_;
@@ -28,6 +30,7 @@ class Handle {
 // Its Python object. Every step makes one, and no C++ object is ever looked up to find it: it is
 // not in the table of wrappers where py::cast would enter it.
 py::object wrapper_of(Handle handle);
+Handle& handle_of(const py::object& wrapper);
 
 // The core's handler that calls Python's f(result_tensor, error, execution_time). What f raises
 // goes to sys.unraisablehook.

@@ -65,17 +65,16 @@ void CompiledGraph::list(MemoryPlan& plan) const {
     const ir::Node& producer = ops.node(ops.value(again.value).producer);
     plan.recomputed.push_back({name_of(producer), "recomputed", again.freed_bytes});
   }
+  const std::vector<std::vector<ir::NodeId>> readers = ir::consumers(ops);
   for (std::size_t n = 0; n < ops.nodes.size(); ++n) {
     const ir::Node& node = ops.nodes[n];
     const std::string op = name_of(node);
     for (ValueId output : node.outputs) {
       const auto v = static_cast<std::size_t>(output);
       if (program->roots[v] != output || variant.value_offsets[v] < 0) continue;
-      bool crosses = false;
-      for (const ir::Node& reader : ops.nodes) {
-        crosses = crosses || (reader.phase != node.phase &&
-                              std::count(reader.inputs.begin(), reader.inputs.end(), output) > 0);
-      }
+      const bool crosses =
+          std::any_of(readers[v].begin(), readers[v].end(),
+                      [&](ir::NodeId reader) { return ops.node(reader).phase != node.phase; });
       const char* kind = "transient";
       if (names.contains(output)) {
         kind = "gradient";
@@ -114,14 +113,18 @@ TensorData host_array(const ir::Type& type) {
 }
 
 TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value) {
+  TensorData data = host_array(graph.program->graph.type(value));
+  copy_out(backend, graph, run, value, data);
+  return data;
+}
+
+void copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value,
+              const TensorData& to) {
   const ir::Value& v = graph.program->graph.value(value);
-  TensorData data = host_array(v.type);
   const std::byte* from = graph.program->address(run, value);
   // Without memory behind the plan an address is an offset.
-  if (from != nullptr && backend.traits().computes) {
-    download(backend, v.type, v.layout, from, static_cast<std::byte*>(data.bytes));
-  }
-  return data;
+  if (from == nullptr || !backend.traits().computes) return;
+  download(backend, v.type, v.layout, from, static_cast<std::byte*>(to.bytes));
 }
 
 }  // namespace traingraph

@@ -91,7 +91,9 @@ CompiledPtr compile(const GraphState& state, const Backend& backend,
 
 // Zeroed host memory for a dense array of this type.
 TensorData host_array(const ir::Type& type);
-// What a run has left as this value.
+// What a run has left as this value; into memory of host_array(), which has been there before.
 TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ir::ValueId value);
+void copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ir::ValueId value,
+              const TensorData& to);
 
 }  // namespace traingraph

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <new>
 #include <vector>
 
 #include <traingraph/errors.h>
@@ -194,13 +195,23 @@ void Executor::execute(Job& job) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
     job.graph->program->bind(array.value, bound_inputs_.placed(array, apart));
   }
+  make_room_for_result(job);
+  if (job.scored != nullptr) *job.scored = readable_results_.room_for_scored(*job.graph);
   step_numbers_.write(job);
   readable_results_.begin(job);
   if (runs_forward(job.run)) newest_pass_ = next_pass(this);
   if (may_leave(job)) carry_result(job);
-  run_program(job);
+  try {
+    run_program(job);
+  } catch (const OutOfMemory&) {
+    step_numbers_.take_back(job);
+    throw;
+  } catch (const std::bad_alloc&) {
+    step_numbers_.take_back(job);
+    throw;
+  }
   readable_results_.end(job);
-  if (job.scored != nullptr) *job.scored = readable_results_.scored();
+  if (job.scored != nullptr) readable_results_.copy_scored(*job.scored);
   exchanges_.write(*job.graph, job.run);
   deliver(backend_, job);
 }

@@ -66,7 +66,6 @@ void begin_result(Job& job, const Begin& begin) {
   const std::byte* from = job.graph->program->address(job.run, job.graph->result);
   if (from == nullptr || !result.layout.plain()) return;
   job.pending = begin(from, ir::storage_bytes(result.type, {}));
-  if (job.pending != nullptr) job.state->result = host_array(result.type);
 }
 
 using Outside = std::array<std::int64_t, 3>;  // check, position, value
@@ -88,14 +87,17 @@ void look_at_indices(const Backend& backend, Job& job) {
   raise_outside(job, found);
 }
 
+void make_host_copy(Tensor& tensor) {
+  const std::lock_guard lock(tensor.state().host);
+  if (tensor.data().bytes != nullptr) return;
+  const TensorDescriptor& d = tensor.descriptor();
+  tensor.state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+}
+
 // The handler may read the result tensor's host copy; a smaller batch fills its first rows.
 void fill_host_copy(Tensor& tensor, const TensorData& result) {
   const std::lock_guard lock(tensor.state().host);
-  if (tensor.data().bytes == nullptr) {
-    const TensorDescriptor& d = tensor.descriptor();
-    const std::vector<std::byte> zeros(d.allocation_bytes());
-    tensor.state().data = TensorData::copy_of(zeros.data(), zeros.size(), d.data_type, d.shape);
-  }
+  if (tensor.data().bytes == nullptr) return;  // another graph over it has dropped it
   std::memcpy(tensor.data().bytes, result.bytes, std::min(tensor.data().length, result.length));
 }
 
@@ -115,6 +117,17 @@ void bind_outputs(const GraphState& state, const Backend& backend, const NamedDa
     check_output(name, job.graph->program->graph.type(value), array, backend);
     job.outputs.emplace_back(value, array);
   }
+}
+
+void make_room_for_result(Job& job) {
+  const auto takes_result = [&](const auto& output) {
+    return output.first == job.graph->result && output.second.gpu >= 0;
+  };
+  const bool is_elsewhere =
+      !job.handler && std::any_of(job.outputs.begin(), job.outputs.end(), takes_result);
+  if (!runs_forward(job.run) || is_elsewhere) return;
+  job.state->result = host_array(job.graph->program->graph.type(job.graph->result));
+  if (job.handler) make_host_copy(*job.graph->result_tensor);
 }
 
 void carry_result(Job& job) {
@@ -141,9 +154,11 @@ void deliver(const Backend& backend, Job& job) {
   }
   if (job.pending != nullptr) return;
   TensorData& result = job.state->result;
-  result = written.bytes != nullptr && !job.handler
-               ? written
-               : copy_out(backend, *job.graph, job.run, job.graph->result);
+  if (written.bytes != nullptr && !job.handler) {
+    result = written;
+  } else {
+    copy_out(backend, *job.graph, job.run, job.graph->result, result);
+  }
   if (job.handler) fill_host_copy(*job.graph->result_tensor, result);
 }
 

@@ -7,6 +7,8 @@ namespace traingraph {
 // The caller's arrays for declared outputs, checked against what the job's run computes.
 void bind_outputs(const GraphState& state, const Backend& backend, const NamedData& outputs,
                   Job& job);
+// Before the run: makes what deliver() needs memory for. A step that has run is not to fail.
+void make_room_for_result(Job& job);
 // Before the run: lets the result travel with it, where the backend does that.
 void carry_result(Job& job);
 // Copies them out after the run, and the result to the handle, unless it is on its way: begins to

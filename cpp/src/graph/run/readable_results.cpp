@@ -93,12 +93,23 @@ TensorData ReadableResults::copy_of_gradient(const Tensor& of) const {
   return copy_out(gradient(of));
 }
 
-Scored ReadableResults::scored() const {
-  const CompiledGraph* forward = passes_.forward.get();
-  if (forward == nullptr || forward->prediction == nullptr) {
+Scored ReadableResults::room_for_scored(const CompiledGraph& graph) {
+  if (graph.prediction == nullptr) {
     throw InvalidArgument("[evaluate] expected a graph with a loss");
   }
-  return {copy_out(result(*forward->prediction)), copy_out(result(*forward->label))};
+  const auto room = [&](const TensorPtr& tensor) {
+    return host_array(graph.program->graph.type(graph.tensors.at(tensor.get())));
+  };
+  return {room(graph.prediction), room(graph.label)};
+}
+
+void ReadableResults::copy_scored(const Scored& to) const {
+  const CompiledGraph& forward = *passes_.forward;
+  for (const auto& [tensor, data] :
+       {std::pair(&forward.prediction, &to.first), std::pair(&forward.label, &to.second)}) {
+    const Readable readable = result(**tensor);
+    traingraph::copy_out(backend_, *readable.graph, readable.run, readable.value, *data);
+  }
 }
 
 TensorData ReadableResults::view(const Tensor& tensor,

@@ -37,8 +37,10 @@ class ReadableResults {
   // A copy of a tensor's value, or of the gradient that a handle means.
   TensorData copy(const Tensor& tensor) const;
   TensorData copy_of_gradient(const Tensor& of) const;
-  // What the loss of the last forward compared: prediction and label.
-  Scored scored() const;
+  // For what the loss of a program compares, prediction and label: memory, and copies of what the
+  // last forward has left.
+  static Scored room_for_scored(const CompiledGraph& graph);
+  void copy_scored(const Scored& to) const;
   // The value where it lies, which holds the memory: the arena, or the array that was given.
   TensorData view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const;
 

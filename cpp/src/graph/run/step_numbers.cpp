@@ -50,6 +50,11 @@ void StepNumbers::write(const Job& job) {
   scalars_.send(job.graph->step_inputs, *job.graph->program->executable);
 }
 
+void StepNumbers::take_back(const Job& job) {
+  const bool counts = runs_forward(job.run) && job.graph->mode == Mode::training && job.starts_step;
+  if (counts && *forward_count_ > 0) --*forward_count_;
+}
+
 void StepNumbers::list(MemoryPlan& plan) const {
   if (scalars_.device_bytes() == 0) return;
   plan.entries.push_back({"numbers of a step", "staging", scalars_.device_bytes()});

@@ -24,6 +24,8 @@ class StepNumbers {
   void bind(CompiledGraph& graph);
   // Counts the job's forward pass, and writes what its program reads.
   void write(const Job& job);
+  // The job has failed: its forward pass does not count after all.
+  void take_back(const Job& job);
   // After a run that failed, which may not have brought what was sent. By any thread.
   void forget_sent() { scalars_.forget_sent(); }
   std::int64_t forward_passes() const { return *forward_count_; }
