@@ -1,8 +1,12 @@
 #include "backends/cpu/parallel.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
 
 #include <traingraph/device.h>
+
+#include "backends/cpu/team.h"
 
 namespace traingraph::cpu {
 
@@ -16,10 +20,21 @@ int threads_for(double nanoseconds) {
 
 void run_parts(std::int64_t parts, [[maybe_unused]] int threads,
                void (*body)(const void*, std::int64_t), const void* context) {
+  expect_team(threads);
+  std::exception_ptr error;
+  std::atomic_flag failed;
 #if defined(_OPENMP)
 #pragma omp parallel for schedule(static) num_threads(threads)
 #endif
-  for (std::int64_t part = 0; part < parts; ++part) body(context, part);
+  for (std::int64_t part = 0; part < parts; ++part) {
+    // An exception that leaves the loop's thread would end the process.
+    try {
+      body(context, part);
+    } catch (...) {
+      if (!failed.test_and_set()) error = std::current_exception();
+    }
+  }
+  if (error != nullptr) std::rethrow_exception(error);
 }
 
 }  // namespace traingraph::cpu

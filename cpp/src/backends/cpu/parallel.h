@@ -16,7 +16,7 @@ inline double nanoseconds_to_move(double bytes) { return bytes / 40.0; }
 void run_parts(std::int64_t parts, int threads, void (*body)(const void*, std::int64_t),
                const void* context);
 
-// body(part) for each part in [0, parts). The body must not throw.
+// body(part) for each part in [0, parts). What one of them throws is thrown when all have ended.
 template <class Body>
 void parallel_for(std::int64_t parts, int threads, const Body& body) {
   if (threads <= 1 || parts <= 1) {

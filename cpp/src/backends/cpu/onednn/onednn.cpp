@@ -7,11 +7,13 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <new>
 
 #include <traingraph/errors.h>
 
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/onednn/kernel.h"
+#include "backends/cpu/team.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -65,11 +67,21 @@ class PrimitiveKernel final : public Kernel {
       bound_[i] = address;
     }
     const ThreadScope scope(threads_);
+    try {
+      execute();
+    } catch (const std::bad_alloc&) {
+      // The library lists the arguments anew each time, before it computes. A step that has begun
+      // to update is not to fail for want of those few bytes; nothing here adds to what is there.
+      execute();
+    }
+  }
+
+ private:
+  void execute() {
     check(dnnl_primitive_execute(primitive_.get(), stream_, static_cast<int>(arguments_.size()),
                                  arguments_.data()));
   }
 
- private:
   void check(dnnl_status_t status) const {
     if (status != dnnl_success) fail_onednn(call_, status);
   }
@@ -103,7 +115,8 @@ dnnl::primitive_attr onednn_attributes() {
 }
 
 void fail_onednn(const char* call, dnnl_status_t status) {
-  if (status == dnnl_out_of_memory) {
+  // On a CPU the latter means that the code of a kernel found no memory.
+  if (status == dnnl_out_of_memory || status == dnnl_runtime_error) {
     throw OutOfMemory("[" + std::string(call) +
                       "] expected oneDNN to find memory but it found none");
   }
@@ -125,6 +138,7 @@ ThreadScope::ThreadScope(int count)
     throw DeviceError("[run] expected a call outside OpenMP parallel regions but got one inside: " +
                       std::to_string(count) + " threads cannot start there; set_thread_count(1)");
   }
+  expect_team(count);
   if (before_ != count) omp_set_num_threads(count);
   if (dynamic_before_) omp_set_dynamic(0);
 }
