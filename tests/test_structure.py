@@ -118,6 +118,7 @@ FOREIGN = {
     "omp.h": ["backends/cpu", "runtime/threads/platform.cpp"],
     # The name of a Mac's processor.
     "sys/sysctl.h": ["backends/cpu"],
+    "execinfo.h": ["backends/cpu"],
     # The release of a Mac's system, which Accelerate is a part of.
     "sys/utsname.h": ["backends/bnns"],
     "immintrin.h": ["backends/cpu"],

@@ -1,3 +1,5 @@
+// Takes ranges of bytes at positions of the schedule, and finds the lowest that are free at all of
+// some positions.
 #include "passes/occupied.h"
 
 #include <algorithm>

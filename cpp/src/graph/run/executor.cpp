@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
-#include <new>
 #include <vector>
 
 #include <traingraph/errors.h>
@@ -201,15 +200,7 @@ void Executor::execute(Job& job) {
   readable_results_.begin(job);
   if (runs_forward(job.run)) newest_pass_ = next_pass(this);
   if (may_leave(job)) carry_result(job);
-  try {
-    run_program(job);
-  } catch (const OutOfMemory&) {
-    step_numbers_.take_back(job);
-    throw;
-  } catch (const std::bad_alloc&) {
-    step_numbers_.take_back(job);
-    throw;
-  }
+  step_numbers_.during(job, [&] { run_program(job); });
   readable_results_.end(job);
   if (job.scored != nullptr) readable_results_.copy_scored(*job.scored);
   exchanges_.write(*job.graph, job.run);

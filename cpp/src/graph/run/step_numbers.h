@@ -4,7 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
+
+#include <traingraph/errors.h>
 
 #include "engine/step_scalars.h"
 #include "graph/run/job.h"
@@ -24,8 +27,19 @@ class StepNumbers {
   void bind(CompiledGraph& graph);
   // Counts the job's forward pass, and writes what its program reads.
   void write(const Job& job);
-  // The job has failed: its forward pass does not count after all.
-  void take_back(const Job& job);
+  // Runs it. Where there is no memory for that, its forward pass does not count after all.
+  template <class Run>
+  void during(const Job& job, const Run& run) {
+    try {
+      run();
+    } catch (const OutOfMemory&) {
+      take_back(job);
+      throw;
+    } catch (const std::bad_alloc&) {
+      take_back(job);
+      throw;
+    }
+  }
   // After a run that failed, which may not have brought what was sent. By any thread.
   void forget_sent() { scalars_.forget_sent(); }
   std::int64_t forward_passes() const { return *forward_count_; }
@@ -33,6 +47,8 @@ class StepNumbers {
   void list(MemoryPlan& plan) const;
 
  private:
+  void take_back(const Job& job);
+
   StepScalars scalars_;
   const std::shared_ptr<std::atomic<std::int64_t>> forward_count_;
 };
