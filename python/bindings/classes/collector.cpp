@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-
 #include "convert/release.h"
 
 namespace py = pybind11;
