@@ -82,6 +82,8 @@ void raise_gone() {
       kAdvice + "other threads use the library");
 }
 
+void detail::refuse_lost_lock() { raise_gone(); }
+
 LibraryCall::LibraryCall() {
   if (last_fork.is_amid_library_call) raise_gone();
   ++in_libraries;

@@ -3,13 +3,7 @@
 
 #include <new>
 
-#include <traingraph/errors.h>
-
-#include "runtime/threads/fork_guard.h"
-
 namespace traingraph::detail {
-
-void refuse_lost_lock() { raise_gone(); }
 
 ForkAwareCondition::ForkAwareCondition() : native_(), used_in_(forks.load()) {}
 
