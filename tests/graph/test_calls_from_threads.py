@@ -168,9 +168,9 @@ def test_handlers_that_execute_each_others_graphs() -> None:
     sys.setswitchinterval(1e-5)
     try:
         at_once(
-            *[lambda: one("none", completion_handler=lambda *_: other()).wait()] * 2,
-            *[lambda: other("none", completion_handler=lambda *_: one()).wait()] * 2,
-            seconds=2 * SECONDS,
+            *[lambda: one("none", completion_handler=lambda *_: other()).wait()] * 3,
+            *[lambda: other("none", completion_handler=lambda *_: one()).wait()] * 3,
+            seconds=3 * SECONDS,
         )
     finally:
         sys.setswitchinterval(before)

@@ -54,7 +54,7 @@ def repeated(*calls: Callable[[], Any]) -> Iterator[None]:
         assert not thread.is_alive()
 
 
-@pytest.mark.parametrize("beside", ["train", "compile", "state"])
+@pytest.mark.parametrize("beside", ["train", "compile", "state", "save"])
 def test_calls_of_a_child(beside: str, tmp_path: Path) -> None:
     network, training, step = trained()
     _, other, _ = trained()
@@ -81,6 +81,7 @@ def test_calls_of_a_child(beside: str, tmp_path: Path) -> None:
         "collection": gc.collect,
     }
     busy = {
+        "save": calls["save"],
         "train": step,
         "compile": lambda: other.compile(device="cpu"),
         "state": lambda: (training.state(), other.state(), other.summary()),

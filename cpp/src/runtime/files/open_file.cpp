@@ -3,6 +3,7 @@
 #include "runtime/files/open_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,7 +34,10 @@ void check_path(const std::string& path) {
 }
 
 OpenFile::~OpenFile() {
-  if (number_ >= 0) ::close(number_);
+  if (number_ < 0) return;
+  // A child that was forked meanwhile has it open too, and would go on holding its lock.
+  static_cast<void>(::flock(number_, LOCK_UN));
+  ::close(number_);
 }
 
 OpenFile open_for(const std::string& path, const std::string& name, int flags) {
