@@ -55,6 +55,7 @@ def test_backends_in_another_argument_are_refused():
 # Lists that are no choice of backends to run on, each with its reason.
 LOOPS = {
     "tests/fuzz/archives.py": "two devices, of which each input is given one",
+    "tests/fuzz/changing_sources.py": "two devices, of which each program is given one",
     "tests/fuzz/random_nodes/judge.py": "updates in a command buffer and behind it",
     "tests/mps/test_state_properties.py": "two devices, of which one is another's",
     "tests/python/test_device.py": "spellings of names",

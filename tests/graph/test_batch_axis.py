@@ -424,6 +424,7 @@ def test_an_input_of_one_row_serves_all_samples_of_every_call(device: str) -> No
         gradient = np.empty((1, 3), np.float32)
         training.gradient_tensor(tensors["row"]).copy_data_from_device_memory(gradient)
         np.testing.assert_allclose(gradient[0], 2 * error.sum(0) / error.size, rtol=1e-4)
+    training.execute_optimizer_update(options="synchronous")
     expected = float(((x + row - y) ** 2).mean())
     labels, inputs = {"y": y}, {"x": x, "row": row}
     assert training.evaluate(inputs, labels).loss == pytest.approx(expected, rel=1e-5)

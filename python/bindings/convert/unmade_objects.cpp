@@ -2,6 +2,7 @@
 
 #include <pybind11/pybind11.h>
 
+#include <new>
 #include <string>
 
 #include "convert/errors.h"
@@ -16,10 +17,12 @@ void* refuse_memory(std::size_t) { throw py::type_error(kUnmade); }
 PyObject* new_object(PyTypeObject* type, PyObject*, PyObject*) {
   try {
     return py::detail::make_new_instance(type);
-  } catch (...) {
+  } catch (const std::bad_alloc&) {
     set_python_error(std::current_exception());
-    return nullptr;
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_TypeError, error.what());
   }
+  return nullptr;
 }
 
 // In a class and those derived from it: __new__ of one is taken for another where it is the same.
