@@ -157,11 +157,17 @@ def test_states_are_read_as_they_were(device: Any) -> None:
         kernel.encode_batch(on, source_images=x, destination_images=y)
 
     buffer = queued(device, encode)
+    # On a device with its own memory it is a copy that is shown.
+    in_place = repr(device) != "<MTLDevice cuda>"
     for one in buffers:
-        np.asarray(one).view(np.float32)[:] = NEW
+        shown = np.asarray(one).view(np.float32)
+        assert shown.flags.writeable == in_place
+        if in_place:
+            shown[:] = NEW
     done(buffer)
     assert (array(y) == 2 * OLD).all()
-    assert all((np.array(one).view(np.float32) == NEW).all() for one in buffers)
+    expected = NEW if in_place else OLD
+    assert all((np.array(one).view(np.float32) == expected).all() for one in buffers)
 
 
 def test_a_buffer_behind_a_write_reads_what_was_written(device: Any) -> None:

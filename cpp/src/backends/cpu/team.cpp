@@ -1,6 +1,6 @@
 #include "backends/cpu/team.h"
 
-#if defined(__GLIBC__)
+#if __has_include(<execinfo.h>)
 #include <execinfo.h>
 #endif
 
@@ -15,7 +15,7 @@
 namespace traingraph::cpu {
 namespace {
 
-#if defined(__GLIBC__)
+#if __has_include(<execinfo.h>)
 // The C library loads what unwinds stacks at the first exit of a thread, and ends the process where
 // there is no memory for that by then. A backtrace loads it now.
 [[maybe_unused]] const int unwinder = [] {
