@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 FOLDER = Path(__file__).resolve().parents[2] / "cpp/src/backends/metal/shaders"
 FILES = [*sorted(FOLDER.glob("*.metal")), FOLDER / "arguments.h"]
 COMPILER = "clang++-19"
+Errors = Callable[[str, Path], str]
 KERNEL = re.compile(r"^kernel void (\w+)\((.*?)\) \{$", re.MULTILINE | re.DOTALL)
 POSITION = re.compile(r"uint \w+ \[\[thread_position_in_grid\]\]")
 
@@ -93,8 +95,20 @@ def address_space_errors(text: str, folder: Path) -> str:
     source = folder / "shaders.clcpp"
     source.write_text(text)
     header = Path(__file__).parent / "shim/address_spaces.h"
-    options = ["-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64", "-fsyntax-only"]
+    # Without OpenCL's own functions, which are global where Metal's are not.
+    options = ["-x", "clcpp", "-cl-std=clc++2021", "-cl-no-stdinc", "-Xclang", "-fno-builtin"]
+    options += ["-target", "spir64", "-fsyntax-only"]
     command = [COMPILER, *options, "-include", header, source]
+    return subprocess.run(command, capture_output=True, text=True).stderr
+
+
+def errors_in_cpp14(text: str, folder: Path) -> str:
+    """Of the language that Metal's is made from, where nothing but Metal's header is included."""
+    source = folder / "shaders.cpp"
+    source.write_text("#include <metal_stdlib>\n" + text)
+    options = ["-std=c++14", "-pedantic", "-Wall", "-Werror", "-Wno-unused-function"]
+    options += ["-nostdinc", "-nostdinc++", "-fsyntax-only", "-I", Path(__file__).parent / "shim"]
+    command = [COMPILER, *options, source]
     return subprocess.run(command, capture_output=True, text=True).stderr
 
 
@@ -103,12 +117,27 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
-@needs_compiler
-def test_address_spaces(tmp_path: Path) -> None:
+def all_shaders() -> str:
     seen: set[Path] = set()
-    text = "\n".join(expanded(path, seen) for path in FILES[:-1])
+    return "\n".join(expanded(path, seen) for path in FILES[:-1])
+
+
+@needs_compiler
+@pytest.mark.parametrize("errors", [address_space_errors, errors_in_cpp14])
+def test_the_text_compiles(errors: Errors, tmp_path: Path) -> None:
+    text = all_shaders()
     assert len(re.findall(r"^kernel void", text, re.MULTILINE)) > 20
-    assert address_space_errors(text, tmp_path) == ""
+    assert errors(text, tmp_path) == ""
+
+
+@needs_compiler
+@pytest.mark.parametrize("errors", [address_space_errors, errors_in_cpp14])
+@pytest.mark.parametrize("call", ["sqrt(x[e])", "max(x[e], 0.0f)", "abs(x[e])", "std::sqrt(x[e])"])
+def test_a_function_outside_of_metals_namespace_is_found(
+    errors: Errors, call: str, tmp_path: Path
+) -> None:
+    text = f"kernel void f(device float* x, uint e) {{ x[e] = {call}; }}\n"
+    assert "error" in errors(all_shaders() + text, tmp_path)
 
 
 @needs_compiler

@@ -30,5 +30,5 @@ kernel void reduce(device const float* x [[buffer(0)]], device float* y [[buffer
     }
     whole = total(sum) / share;
   }
-  y[element] = a.kind == 1 ? largest * sqrt(whole) : whole;
+  y[element] = a.kind == 1 ? largest * metal::precise::sqrt(whole) : whole;
 }
