@@ -75,6 +75,7 @@ CASES = [
     *each_kind("valid, dilation", (2, 2, 7, 6), (3, 2), (2, 1), (2, 3), "valid"),
     *each_kind("sized", (2, 2, 7, 7), (3, 3), (2, 2), padding=(1, 1)),
     *each_kind("sized, unequal", (2, 2, 5, 4), (2, 3), (1, 2), padding=(0, 2)),
+    *each_kind("sized, larger than the source", (2, 2, 4, 4), (2, 2), padding=(1, 1)),
     *each_kind("sized, dilation", (2, 2, 6, 5), (2, 2), (2, 1), (2, 2), padding=(1, 1)),
     *each_kind("blocks of channels", (2, 17, 4, 4), (3, 3), (2, 2)),
     *each_kind("255 elements", (1, 1, 16, 18), (15, 17), (1, 1), padding="valid"),

@@ -123,12 +123,9 @@ std::unique_ptr<Kernel> make_average_gradient(const ir::Graph& graph, const ir::
   const Pool pool;
   id<MTLDevice> gpu = device.objects().device.get();
   const Pooling p = pooling_of(std::get<ir::PoolingAttributes>(node.attributes));
-  const Shape& x = graph.type(node.outputs[0]).shape;
-  auto kernel = gradient<MPSCNNPoolingAverageGradient>(p, gpu);
-  [kernel.get()
-      setSourceSize:MTLSizeMake(static_cast<NSUInteger>(x[3]), static_cast<NSUInteger>(x[2]), 1)];
   return gradient_images(graph, {node.inputs[0], ir::kNone, node.outputs[0]}, device,
-                         forward<MPSCNNPoolingAverage>(p, gpu), kernel);
+                         forward<MPSCNNPoolingAverage>(p, gpu),
+                         gradient<MPSCNNPoolingAverageGradient>(p, gpu));
 }
 
 // --- by name -------------------------------------------------------------------------------------
