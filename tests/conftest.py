@@ -4,6 +4,7 @@ import functools
 import os
 import sys
 import tempfile
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if is_about(item, only)]
     for item in items:
+        if not Path("/proc/self/task").is_dir() and item.get_closest_marker("linux"):
+            item.add_marker(pytest.mark.skip(reason="reads /proc"))
         if reason := why_skipped(item.nodeid):
             item.add_marker(pytest.mark.skip(reason=reason))
         if reason := why_unfinished(item.nodeid):

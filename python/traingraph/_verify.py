@@ -1,26 +1,29 @@
 """``python -m traingraph verify``: what a backend passes on this machine, and the note of that.
 
 First it compares kernels that no documentation settles, one process each, and notes those that are
-right: the backend uses no other. Then it runs the test suites and notes when all have passed:
-Apple's GPU is what ``MLCDeviceType.ANY`` means only then.
+right: the backend uses no other. Then it runs the test suites, one process for each file, and notes
+when all have passed: Apple's GPU is what ``MLCDeviceType.ANY`` means only then. The report is
+written after each file, and a report that is not finished is gone on with.
 """
 
 import json
 import os
 import pathlib
-import platform
 import subprocess
 import sys
 import tempfile
 import warnings
-import xml.etree.ElementTree as Tree
 from typing import TypedDict
 
 import traingraph
 from traingraph import _core
+from traingraph._verify_machine import describe_device, describe_machine
+from traingraph._verify_suites import FileResult, run_file
 
 # What runs on every backend.
 SUITES = ("reference", "layers", "optimizers", "train", "graph", "checkpoint", "mps")
+# What one process may take.
+SECONDS_EACH = 600.0
 
 _warned: set[str] = set()
 
@@ -53,12 +56,11 @@ class Report(TypedDict):
     traingraph: str
     backend: str
     device: str
-    system: str
-    python: str
-    tests: int
-    skipped: int
-    failed: list[str]
+    machine: dict[str, str]
+    error: str
     kernels: list[Kernel]
+    files: list[FileResult]
+    files_left: int
     verdict: str
 
 
@@ -67,13 +69,13 @@ def write_note(device: str, lines: list[str], folder: pathlib.Path | None = None
 
     The folder is the one for caches, without another the user's.
     """
-    note = pathlib.Path(_core.verification_file(device))
+    file = pathlib.Path(_core.verification_file(device))
     if folder is not None:
-        note = folder / "traingraph" / note.name
-    note.unlink(missing_ok=True)
+        file = folder / "traingraph" / file.name
+    file.unlink(missing_ok=True)
     if lines:
-        note.parent.mkdir(parents=True, exist_ok=True)
-        note.write_text("\n".join([_core.verification_note(device), *lines]) + "\n")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([_core.verification_note(device), *lines]) + "\n")
 
 
 def compare_kernel(device: str, script: pathlib.Path, name: str) -> Kernel:
@@ -81,13 +83,15 @@ def compare_kernel(device: str, script: pathlib.Path, name: str) -> Kernel:
     with tempfile.TemporaryDirectory() as folder:
         write_note(device, [name], pathlib.Path(folder))
         environment = os.environ | {"XDG_CACHE_HOME": folder, "TRAINGRAPH_VERBOSE": "dispatch"}
-        done = subprocess.run(
-            [sys.executable, script, name],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        command = [sys.executable, script, name]
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=SECONDS_EACH,
+                check=False,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            said = f"did not end within {SECONDS_EACH:g} s"
+            return {"name": name, "verdict": "FAIL", "deviation": said}
     ending = (done.stderr.strip().splitlines() or [""])[-1]
     said = done.stdout.strip() or f"ended with {done.returncode} {ending}".strip()
     refusal = f": {name.split()[0]}: "
@@ -107,7 +111,9 @@ def compare_kernels(device: str, tests: pathlib.Path) -> list[Kernel]:
     script = tests / "verify" / f"{device}.py"
     if not script.is_file():
         return []
-    listed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
+    listed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    if listed.returncode != 0:
+        return [{"name": script.name, "verdict": "FAIL", "deviation": listed.stderr[-4000:]}]
     names = listed.stdout.splitlines()
     width = max(map(len, names))
     print(f"{'kernel':{width}}  result  deviation")
@@ -119,60 +125,71 @@ def compare_kernels(device: str, tests: pathlib.Path) -> list[Kernel]:
     return rows
 
 
-def _run(
-    device: str, tests: pathlib.Path, folders: list[pathlib.Path], results: pathlib.Path
-) -> int:
-    """Runs the tests on the device, showing what pytest shows, and returns its exit status."""
-    # As one word: pytest takes a word that names a folder for tests to load.
-    command = [sys.executable, "-m", "pytest", "-q", f"--device={device}", f"--junitxml={results}"]
-    # The option --device is declared in the tests' own folder, above the folders that are run.
-    command.append(f"--confcutdir={tests}")
-    return subprocess.run([*command, *map(str, folders)], check=False).returncode
-
-
-def _report(device: str, results: pathlib.Path, status: int, kernels: list[Kernel]) -> Report:
-    cases = list(Tree.parse(results).iter("testcase")) if results.exists() else []
-    failed = [
-        f"{case.get('classname')}::{case.get('name')}"
-        for case in cases
-        if case.find("failure") is not None or case.find("error") is not None
-    ]
-    skipped = sum(case.find("skipped") is not None for case in cases)
-    passed = status == 0 and not failed and len(cases) > skipped
-    return {
+def begin(device: str, report: pathlib.Path) -> Report:
+    """The report in this file, if it is about this machine and not finished, or a new one."""
+    note, error = describe_device(device)
+    made: Report = {
         "traingraph": traingraph.__version__,
         "backend": device,
-        "device": _core.verification_note(device),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "tests": len(cases),
-        "skipped": skipped,
-        "failed": failed,
-        "kernels": kernels,
-        "verdict": "PASS" if passed else "FAIL",
+        "device": note,
+        "machine": describe_machine(),
+        "error": error,
+        "kernels": [],
+        "files": [],
+        "files_left": 0,
+        "verdict": "FAIL" if error else "UNFINISHED",
     }
+    about = ("traingraph", "backend", "device", "machine", "error", "verdict")
+    try:
+        old: Report = json.loads(report.read_text())
+        if made["verdict"] == "UNFINISHED" and all(old[key] == made[key] for key in about):
+            return old
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    return made
+
+
+def run_suites(tests: pathlib.Path, found: Report, report: pathlib.Path) -> None:
+    """Runs the files that the report lacks, and writes it after each."""
+    files = [file for name in SUITES for file in sorted((tests / name).rglob("test_*.py"))]
+    done = {row["file"] for row in found["files"]}
+    left = [file for file in files if file.relative_to(tests).as_posix() not in done]
+    while True:
+        found["files_left"] = len(left)
+        report.write_text(json.dumps(found, indent=2) + "\n")
+        if not left:
+            return
+        row = run_file(found["backend"], tests, left.pop(0), SECONDS_EACH)
+        found["files"].append(row)
+        counts = f"{row['passed']} passed, {row['skipped']} skipped, {len(row['failures'])} failed"
+        print(f"{row['file']}: {counts}, {row['seconds']} s", flush=True)
 
 
 def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
     """Compares kernels, runs the suites in this folder of tests on a backend, writes a report, and
     notes what has passed.
 
-    Returns 0 when all passed. Errors: InvalidArgument where there are no tests; DeviceError.
+    Returns 0 when all passed. Errors: InvalidArgument where there are no tests.
     """
-    folders = [tests / name for name in SUITES if (tests / name).is_dir()]
-    if not folders:
+    if not any((tests / name).is_dir() for name in SUITES):
         raise traingraph.InvalidArgument(
             f"[verify] expected the tests of the source repository in {tests} but got none"
         )
-    write_note(device, [])
-    kernels = compare_kernels(device, tests)
-    right = [row["name"] for row in kernels if row["verdict"] == "PASS"]
-    write_note(device, right)
-    with tempfile.TemporaryDirectory() as folder:
-        results = pathlib.Path(folder) / "results.xml"
-        found = _report(device, results, _run(device, tests, folders, results), kernels)
+    found = begin(device, report)
+    note = found["device"]
+    if not found["error"]:
+        if not found["files"]:
+            write_note(device, [])
+            found["kernels"] = compare_kernels(device, tests)
+        right = [row["name"] for row in found["kernels"] if row["verdict"] == "PASS"]
+        write_note(device, right)
+        run_suites(tests, found, report)
+        failures = sum(len(row["failures"]) for row in found["files"])
+        passed = sum(row["passed"] for row in found["files"])
+        found["verdict"] = "PASS" if passed and not failures else "FAIL"
+        print(f"{passed} tests passed, {failures} failed")
+        if found["verdict"] == "PASS":
+            write_note(device, ["PASS", *right])
     report.write_text(json.dumps(found, indent=2) + "\n")
-    if found["verdict"] == "PASS":
-        write_note(device, ["PASS", *right])
-    print(f"{found['verdict']}: {found['device']}, {found['tests']} tests; see {report}")
+    print(f"{found['verdict']}: {note or found['error']}; the report is {report.resolve()}")
     return 0 if found["verdict"] == "PASS" else 1

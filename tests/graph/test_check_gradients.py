@@ -257,6 +257,7 @@ def watched(net: Checked, threads: int) -> tuple[str, int]:
     return table, max(counts)
 
 
+@pytest.mark.linux
 def test_threads_change_nothing() -> None:
     """Of differences that are worth several of them: runs of a millisecond."""
     net = Checked("reference", dtype="float64")

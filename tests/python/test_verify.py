@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from traingraph import MLCDevice, MLCDeviceType, _core, _verify
+from traingraph import MLCDevice, MLCDeviceType, _core, _verify, _verify_machine
 from traingraph.__main__ import main
 
 OPTION = """
@@ -51,11 +51,19 @@ def verify(suite: Path, **tests: str) -> tuple[int, dict[str, object], bool]:
     return status, json.loads(report.read_text()), _core.is_verified("cpu")
 
 
+def failures(report: dict[str, object]) -> list[dict[str, str]]:
+    return [failure for row in report["files"] for failure in row["failures"]]  # type: ignore
+
+
 def test_a_pass_is_reported_and_noted(suite: Path) -> None:
     status, report, noted = verify(suite, good=PASSES)
     assert (status, report["verdict"], noted) == (0, "PASS", True)
-    assert (report["tests"], report["skipped"], report["failed"]) == (1, 0, [])
-    assert report["backend"] == "cpu"
+    assert report["files_left"] == 0
+    (row,) = report["files"]  # type: ignore
+    assert row["file"] == "layers/test_good.py"
+    assert (row["passed"], row["skipped"], row["failures"]) == (1, 0, [])
+    assert (report["backend"], report["error"]) == ("cpu", "")
+    assert "python" in report["machine"]  # type: ignore
 
 
 @pytest.mark.parametrize("tests", [{"good": PASSES, "bad": FAILS}, {"nothing": SKIPS}])
@@ -64,12 +72,113 @@ def test_what_is_no_pass_takes_the_note_away(suite: Path, tests: dict[str, str])
     status, report, noted = verify(suite, **tests)
     assert (status, report["verdict"], noted) == (1, "FAIL", False)
     if "bad" in tests:
-        assert [name.rpartition("::")[2] for name in report["failed"]] == ["test_number"]
+        (failure,) = failures(report)
+        assert failure["test"].endswith("::test_number")
+        assert "assert 1 == 2" in failure["message"]
 
 
 def test_a_broken_test_file_is_no_pass(suite: Path) -> None:
     status, report, noted = verify(suite, good=PASSES, broken="import nothing_of_this_name\n")
     assert (status, report["verdict"], noted) == (1, "FAIL", False)
+    assert any("nothing_of_this_name" in failure["message"] for failure in failures(report))
+
+
+ENDS = """
+import os
+
+def test_before():
+    pass
+
+def test_ends():
+    os.write(2, b"a framework's last words\\n")
+    os.abort()
+
+def test_behind():
+    pass
+"""
+HANGS = """
+import time
+
+def test_hangs():
+    time.sleep(1000)
+
+def test_behind():
+    pass
+"""
+
+
+def test_a_test_that_ends_its_process_is_reported_and_the_next_ones_run(suite: Path) -> None:
+    status, report, noted = verify(suite, ends=ENDS, good=PASSES)
+    assert (status, report["verdict"], noted) == (1, "FAIL", False)
+    assert [row["passed"] for row in report["files"]] == [2, 1]  # type: ignore
+    (failure,) = failures(report)
+    assert failure["test"].endswith("::test_ends")
+    assert failure["message"].startswith("ended by SIGABRT\n")
+    assert "a framework's last words" in failure["message"]
+
+
+def test_a_test_that_hangs_is_reported_and_the_next_ones_run(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_verify, "SECONDS_EACH", 10)
+    status, report, _ = verify(suite, hangs=HANGS)
+    (failure,) = failures(report)
+    assert failure["test"].endswith("::test_hangs")
+    assert failure["message"].startswith("did not end within 10 s")
+    assert (status, report["files"][0]["passed"]) == (1, 1)  # type: ignore
+
+
+def test_a_file_whose_tests_all_end_it_is_given_up(suite: Path) -> None:
+    text = "import os\n\n" + "".join(f"def test_{k}():\n    os.abort()\n\n" for k in range(8))
+    _, report, _ = verify(suite, ends=text)
+    *tests, last = failures(report)
+    assert len(tests) == 6
+    assert last["message"] == "given up after 6 processes that ended"
+
+
+def test_a_report_that_is_not_finished_is_gone_on_with(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, files = _verify.run_file, []
+
+    def run_file(device: str, tests: Path, file: Path, limit: float) -> object:
+        files.append(file.name)
+        if files == ["test_first.py", "test_second.py"]:
+            raise KeyboardInterrupt
+        return run(device, tests, file, limit)
+
+    monkeypatch.setattr(_verify, "run_file", run_file)
+    for name in "first", "second":
+        (suite / "layers" / f"test_{name}.py").write_text(PASSES)
+    report = suite.parent / "report.json"
+    command = ["verify", "--device", "cpu", "--tests", str(suite), "--report", str(report)]
+    with pytest.raises(KeyboardInterrupt):
+        main(command)
+    unfinished = json.loads(report.read_text())
+    assert (unfinished["verdict"], unfinished["files_left"]) == ("UNFINISHED", 1)
+    assert main(command) == 0
+    assert files == ["test_first.py", "test_second.py", "test_second.py"]
+    assert main(command) == 0  # finished: begun anew
+    assert files[3:] == ["test_first.py", "test_second.py"]
+
+
+def test_without_the_device_there_is_a_report_of_why(suite: Path) -> None:
+    report = suite.parent / "report.json"
+    command = ["verify", "--device", "nothing", "--tests", str(suite), "--report", str(report)]
+    assert main(command) == 1
+    found = json.loads(report.read_text())
+    assert found["verdict"] == "FAIL"
+    assert "'nothing'" in found["error"]
+
+
+def test_a_device_that_ends_the_process_is_reported(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_verify_machine, "MAKES_THE_DEVICE", "import os; os.abort()")
+    assert _verify_machine.describe_device("cpu") == ("", "ended by SIGABRT: ")
+    monkeypatch.setattr(_verify_machine, "MAKES_THE_DEVICE", "import time; time.sleep(99)")
+    monkeypatch.setattr(_verify_machine, "SECONDS", 1)
+    assert _verify_machine.describe_device("cpu") == ("", "did not end within 1 s: ")
 
 
 KERNELS = """

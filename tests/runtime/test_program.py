@@ -50,6 +50,7 @@ def linear():
     return training, {"inputs_data": {"x": data}, "loss_labels_data": {"y": 2 * data}}
 
 
+@pytest.mark.linux
 def test_a_synchronous_step_runs_on_the_calling_thread():
     training, data = linear()
     threads = []

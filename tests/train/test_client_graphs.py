@@ -242,6 +242,7 @@ def resident_bytes() -> int:
     return 1024 * int(re.search(r"VmRSS:\s+(\d+)", status).group(1))
 
 
+@pytest.mark.linux
 def test_row_23_memory_stays_flat() -> None:
     network = LinearRegression(tg.MLCAdamOptimizer(learning_rate=0.01), "cpu", "float32")
     seen = []
@@ -283,6 +284,7 @@ def test_row_23_graphs_go_while_others_over_their_tensors_live() -> None:
     np.testing.assert_allclose(result, weight * POINTS + bias, rtol=1e-6)
 
 
+@pytest.mark.linux
 def test_row_23_compiled_graphs_are_released() -> None:
     def build() -> None:
         x = tg.MLCTensor(shape=[64, 1024])
