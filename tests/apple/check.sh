@@ -3,10 +3,11 @@
 #   tests/apple/check.sh             the doubles: numbers, rules, selectors
 #   tests/apple/check.sh sanitize    the same under AddressSanitizer and UndefinedBehaviorSanitizer
 #   tests/apple/check.sh analyze     clang's analyzer over the backends, leaks of objects with it
+#   tests/apple/check.sh darwin      all sources, read as the compiler of a Mac reads them
 #   tests/apple/check.sh backends    the core built with the doubles, and the suites over its backends
 #   tests/apple/check.sh all         all of them, as several of these names do
-# Installs nothing. Needs clang++-19 with its sanitizers' run-time library, libobjc of GCC 12 and
-# libblocksruntime; PYTHON names the interpreter that has the extra "test" beside it, and
+# Installs nothing. Needs clang++-19 with its sanitizers' run-time library, libc++ 19, libobjc of
+# GCC 12 and libblocksruntime; PYTHON names the interpreter that has the extra "test" beside it, and
 # TRAINGRAPH_BINDINGS, where the package is installed, its _core module, not to compile it again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -45,6 +46,16 @@ analyze() {
   "$python" tests/apple/analyze.py
 }
 
+darwin() {
+  local toolchain=$PWD/tests/apple/darwin/toolchain.cmake
+  cmake -S tests/apple/darwin -B build/darwin/unavailable -G Ninja --toolchain "$toolchain"
+  cmake -S . -B build/darwin -G Ninja --toolchain "$toolchain" -DCMAKE_BUILD_TYPE=Release \
+    -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON -DTRAINGRAPH_WERROR=ON \
+    -DPython_EXECUTABLE="$(command -v "$python")" \
+    -Dpybind11_DIR="$("$python" -m pybind11 --cmakedir)"
+  cmake --build build/darwin
+}
+
 backends() {
   local launcher=()
   if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
@@ -71,12 +82,12 @@ print(*(f"--only-device={name}" for name in ("metal", "bnns") if name in _core.b
 }
 
 parts=("${@:-doubles}")
-if [[ ${parts[0]} == all ]]; then parts=(doubles sanitize analyze backends); fi
+if [[ ${parts[0]} == all ]]; then parts=(doubles sanitize analyze darwin backends); fi
 for part in "${parts[@]}"; do
   case "$part" in
-    doubles | sanitize | analyze | backends) "$part" ;;
+    doubles | sanitize | analyze | darwin | backends) "$part" ;;
     *)
-      sed -n '2,9p' "$0"
+      sed -n '2,10p' "$0"
       exit 2
       ;;
   esac
