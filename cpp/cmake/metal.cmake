@@ -42,7 +42,9 @@ set_property(SOURCE src/backends/registry.cpp APPEND PROPERTY COMPILE_DEFINITION
 
 if(APPLE)
   target_link_libraries(traingraph_frameworks INTERFACE
-    "-framework Foundation" "-framework Metal" "-framework MetalPerformanceShaders")
+    # A program without CoreGraphics has no default device.
+    "-framework CoreGraphics" "-framework Foundation" "-framework Metal"
+    "-framework MetalPerformanceShaders")
 else()
   include("${PROJECT_SOURCE_DIR}/tests/apple/shim/shim.cmake")
   add_shaders_as_cpp(traingraph_objects "${shader_file}")

@@ -346,6 +346,10 @@ PROPERTIES(MPSTemporaryImage)
 @end
 
 BOOL MPSSupportsMTLDevice(id<MTLDevice> device) { return device != nil; }
+id<MTLDevice> MPSGetPreferredDevice(MPSDeviceOptions options) {
+  if (options != MPSDeviceOptionsDefault) apple::fail("only the default options are known here");
+  return [MTLCreateSystemDefaultDevice() autorelease];
+}
 
 NSUInteger MPSImageBatchIncrementReadCount(MPSImageBatch* batch, NSInteger amount) {
   NSUInteger temporary = 0;

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "metal.h"
 #include "metal_library.h"
@@ -238,16 +239,25 @@ AppleDevice* the_device = nil;  // not retained
 }
 @end
 
-id<MTLDevice> MTLCreateSystemDefaultDevice(void) {
-  // A machine without a GPU that Metal knows.
-  if (std::getenv("APPLE_DOUBLE_NO_DEVICE") != nullptr) return nil;
+// How a machine lacks a GPU: "default" where none is the system's own, else there is none at all.
+static std::string what_lacks(void) {
+  const char* text = std::getenv("APPLE_DOUBLE_NO_DEVICE");
+  return text == nullptr ? "" : text;
+}
+
+static id<MTLDevice> new_device(void) {
   if (the_device != nil) return [the_device retain];
   the_device = [[AppleDevice alloc] init];
   return the_device;
 }
 
+id<MTLDevice> MTLCreateSystemDefaultDevice(void) {
+  return what_lacks().empty() ? new_device() : nil;
+}
+
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
-  id<MTLDevice> device = MTLCreateSystemDefaultDevice();
+  const std::string lacks = what_lacks();
+  id<MTLDevice> device = lacks.empty() || lacks == "default" ? new_device() : nil;
   NSArray* all = [[NSArray alloc] initWithObjects:&device count:device == nil ? 0 : 1];
   [device release];
   return all;

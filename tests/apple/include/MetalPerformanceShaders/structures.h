@@ -1,7 +1,7 @@
 // What of Metal Performance Shaders is no class: structures, functions and the names of batches.
 // https://developer.apple.com/documentation/metalperformanceshaders and its pages /mpsoffset
 // /mpsimagecoordinate /mpsimagereadwriteparams /mpsscaletransform /mpsmatrixcopyoffsets
-// /mpsstatetextureinfo /mpsimagebatch /mpsrectnoclip /mpssupportsmtldevice
+// /mpsstatetextureinfo /mpsimagebatch /mpsrectnoclip /mpssupportsmtldevice /mpsgetpreferreddevice
 #pragma once
 #include <Metal/Metal.h>
 
@@ -9,6 +9,11 @@
 @class MPSCNNArithmeticGradientState, MPSCNNDropoutGradientState, MPSCNNLossLabels;
 @class MPSCNNGroupNormalizationGradientState, MPSCNNInstanceNormalizationGradientState;
 
+typedef NS_OPTIONS(NSUInteger, MPSDeviceOptions) {
+  MPSDeviceOptionsDefault = 0,
+  MPSDeviceOptionsLowPower = 1,
+  MPSDeviceOptionsSkipRemovable = 2,
+};
 typedef float vector_float2 __attribute__((ext_vector_type(2)));
 
 typedef struct {
@@ -62,6 +67,7 @@ extern "C" {
 #endif
 extern const MTLRegion MPSRectNoClip;
 BOOL MPSSupportsMTLDevice(id<MTLDevice> device);
+id<MTLDevice> MPSGetPreferredDevice(MPSDeviceOptions options);
 NSUInteger MPSImageBatchIncrementReadCount(MPSImageBatch* batch, NSInteger amount);
 void MPSImageBatchSynchronize(MPSImageBatch* batch, id<MTLCommandBuffer> commandBuffer);
 NSUInteger MPSStateBatchIncrementReadCount(MPSStateBatch* batch, NSInteger amount);

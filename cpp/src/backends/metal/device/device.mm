@@ -46,6 +46,21 @@ std::shared_ptr<std::byte> buffer(Device::Objects& objects, std::size_t bytes) {
           }};
 }
 
+// What Metal Performance Shaders prefer, or any GPU that they know: over ssh and in services there
+// may be no default, and an external GPU may be none of theirs.
+Ref<id<MTLDevice>> find_device() {
+  if (id<MTLDevice> preferred = MPSGetPreferredDevice(MPSDeviceOptionsDefault); preferred != nil) {
+    return Ref<id<MTLDevice>>::keep(preferred);
+  }
+  const auto all = Ref<NSArray<id<MTLDevice>>*>::own(MTLCopyAllDevices());
+  for (id<MTLDevice> device in all.get()) {
+    if (MPSSupportsMTLDevice(device)) return Ref<id<MTLDevice>>::keep(device);
+  }
+  if ([all.get() count] == 0) throw DeviceError("[metal] expected a GPU but Metal finds none");
+  throw DeviceError("[metal] expected a GPU of which Metal Performance Shaders know but got '" +
+                    std::string([[[all.get() firstObject] name] UTF8String]) + "'");
+}
+
 }  // namespace
 
 std::string text_of(const std::string& what, NSError* error) {
@@ -55,14 +70,7 @@ std::string text_of(const std::string& what, NSError* error) {
 
 Device::Device() : objects_(std::make_unique<Objects>()) {
   const Pool pool;
-  objects_->device = Ref<id<MTLDevice>>::own(MTLCreateSystemDefaultDevice());
-  if (!objects_->device) {
-    throw DeviceError("[metal] expected a GPU but Metal finds none");
-  }
-  if (!MPSSupportsMTLDevice(objects_->device.get())) {
-    throw DeviceError("[metal] expected a GPU of which Metal Performance Shaders know but got '" +
-                      name() + "'");
-  }
+  objects_->device = find_device();
   objects_->queue = Ref<id<MTLCommandQueue>>::own([objects_->device.get() newCommandQueue]);
   if (!objects_->queue) throw DeviceError("[metal] expected a command queue but got none");
   objects_->library = compiled_shaders(objects_->device.get());
