@@ -31,15 +31,15 @@ void in_parallel(std::size_t count, std::size_t workers,
       error = std::current_exception();
     }
   };
-  std::vector<std::jthread> threads;
+  std::vector<std::thread> threads;  // jthread is not on macOS 12
   threads.reserve(workers);
   try {
     for (std::size_t worker = 1; worker < workers; ++worker) threads.emplace_back(run, worker);
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     // The system has no more: those that are there do all the work.
   }
   run(0);
-  threads.clear();  // joins them
+  for (std::thread& thread : threads) thread.join();
   if (error != nullptr) std::rethrow_exception(error);
 }
 
