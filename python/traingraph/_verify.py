@@ -83,7 +83,7 @@ def compare_kernel(device: str, script: pathlib.Path, name: str) -> Kernel:
     with tempfile.TemporaryDirectory() as folder:
         write_note(device, [name], pathlib.Path(folder))
         environment = os.environ | {"XDG_CACHE_HOME": folder, "TRAINGRAPH_VERBOSE": "dispatch"}
-        command = [sys.executable, script, name]
+        command = [sys.executable, str(script), name]
         try:
             done = subprocess.run(
                 command, env=environment, capture_output=True, text=True, timeout=SECONDS_EACH,
@@ -142,7 +142,9 @@ def begin(device: str, report: pathlib.Path) -> Report:
     about = ("traingraph", "backend", "device", "machine", "error", "verdict")
     try:
         old: Report = json.loads(report.read_text())
-        if made["verdict"] == "UNFINISHED" and all(old[key] == made[key] for key in about):
+        if made["verdict"] == "UNFINISHED" and all(
+            dict(old)[key] == dict(made)[key] for key in about
+        ):
             return old
     except (OSError, ValueError, KeyError, TypeError):
         pass

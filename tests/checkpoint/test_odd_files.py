@@ -79,7 +79,10 @@ def test_only_regular_files_are_read_and_replaced(
             assert (raised.value.errno, raised.value.filename) == (errno.EINVAL, str(path))
     # Python itself does not open a socket.
     expected = OSError if kind == "socket" else tg.FileError
-    with within(5), pytest.raises(expected, match=r"is no regular file|No such device|not supported"):
+    with (
+        within(5),
+        pytest.raises(expected, match=r"is no regular file|No such device|not supported"),
+    ):
         mps.MPSKeyedUnarchiver.unarchive_object(with_file=str(path), device="cpu")
     after = sorted((name, (tmp_path / name).lstat().st_ino) for name in os.listdir(tmp_path))
     assert after == before
