@@ -182,7 +182,7 @@ def test_a_broken_encoder_ends_the_program(metal_build, tmp_path, name):
 @pytest.mark.parametrize(
     ("source", "old", "new", "said"),
     [
-        ("pooling.mm", "setSourceSize:", "setSourceSizes:", "setSourceSizes:"),
+        ("pooling.mm", "setEdgeMode:", "setEdgeModes:", "setEdgeModes:"),
         (
             "normalization.mm",
             "batchNormalizationState:state\n"

@@ -18,7 +18,7 @@ def stated(error):
 def counted(network):
     """What the limit is for: copies of bound data come on top where kernels read host memory."""
     plan = network.training.memory_plan()
-    on_top = plan.staging_bytes if network.device in (*DEVICES, "bnns", "metal") else 0
+    on_top = plan.staging_bytes if network.device in (*DEVICES, "bnns") else 0
     return plan.total_bytes - on_top
 
 
