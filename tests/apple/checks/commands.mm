@@ -104,7 +104,7 @@ CHECK(devices_say_what_they_are) {
 CHECK(a_machine_may_have_no_device) {
   NSAutoreleasePool* pool = [[NSAutoreleasePool alloc] init];
   setenv("APPLE_DOUBLE_NO_DEVICE", "default", 1);
-  REQUIRE(MPSGetPreferredDevice(MPSDeviceOptionsDefault) == nil);
+  REQUIRE(MTLCreateSystemDefaultDevice() == nil);
   REQUIRE([[MTLCopyAllDevices() autorelease] count] == 1);
   setenv("APPLE_DOUBLE_NO_DEVICE", "1", 1);
   REQUIRE(MTLCreateSystemDefaultDevice() == nil);
