@@ -18,29 +18,22 @@ def values(*shape: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32) / 4
 
 
-def convolution(weights: tg.MLCTensor, biases: tg.MLCTensor) -> Any:
+def descriptor(biases: tg.MLCTensor, size: int) -> tg.MLCConvolutionDescriptor:
     channels = biases.descriptor.shape[0]
-    return tg.MLCConvolutionLayer(
-        weights=weights,
-        biases=biases,
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(3, 3),
-            input_feature_channel_count=channels,
-            output_feature_channel_count=channels,
-        ),
+    return tg.MLCConvolutionDescriptor(
+        kernel_sizes=(size, size),
+        input_feature_channel_count=channels,
+        output_feature_channel_count=channels,
     )
 
 
+def convolution(weights: tg.MLCTensor, biases: tg.MLCTensor) -> Any:
+    return tg.MLCConvolutionLayer(weights=weights, biases=biases, descriptor=descriptor(biases, 3))
+
+
 def product(weights: tg.MLCTensor, biases: tg.MLCTensor) -> Any:
-    channels = biases.descriptor.shape[0]
     return tg.MLCFullyConnectedLayer(
-        weights=weights,
-        biases=biases,
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1),
-            input_feature_channel_count=channels,
-            output_feature_channel_count=channels,
-        ),
+        weights=weights, biases=biases, descriptor=descriptor(biases, 1)
     )
 
 

@@ -69,11 +69,17 @@ def region(one: Any) -> None:
         )  # fmt: skip
 
 
-@pytest.mark.parametrize("write", [whole, row, part, region])
-def test_sources_are_read_as_they_were_at_the_commit(device: Any, write: Any) -> None:
+def doubled(device: Any) -> tuple[Any, Any, Any]:
+    """A source, what will be twice that, and the buffer in flight that computes it."""
     x, y = image(device, pixels(OLD)), image(device, pixels(0))
     kernel = scale(device, 2)
     buffer = queued(device, lambda on: kernel.encode(on, source_image=x, destination_image=y))
+    return x, y, buffer
+
+
+@pytest.mark.parametrize("write", [whole, row, part, region])
+def test_sources_are_read_as_they_were_at_the_commit(device: Any, write: Any) -> None:
+    x, y, buffer = doubled(device)
     write(x)
     done(buffer)
     assert (array([y]) == 2 * OLD).all()
@@ -82,9 +88,7 @@ def test_sources_are_read_as_they_were_at_the_commit(device: Any, write: Any) ->
 
 @pytest.mark.parametrize("write", [whole, row, part, region])
 def test_results_are_not_written_over_what_comes_after(device: Any, write: Any) -> None:
-    x, y = image(device, pixels(OLD)), image(device, pixels(0))
-    kernel = scale(device, 2)
-    buffer = queued(device, lambda on: kernel.encode(on, source_image=x, destination_image=y))
+    _, y, buffer = doubled(device)
     write(y)
     done(buffer)
     assert (array([y]) == NEW).all()

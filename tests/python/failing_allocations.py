@@ -169,7 +169,8 @@ def other_batches(stride):
     return tried(work, stride, lambda: network.step())
 
 
-def saved(stride):
+def stored(stride, call):
+    """A call on a file of the network's state, which can be loaded behind it."""
     network, path = Network().compile(), Path(FOLDER) / "state.safetensors"
     network.step()
     state = network.state()
@@ -178,22 +179,18 @@ def saved(stride):
     def goes_on():
         network.training.load(path)
         assert network.state() == state
+        network.step()
+        network.training.load(path)
 
-    return tried(lambda: network.training.save(path), stride, goes_on)
+    return tried(lambda: call(network.training, path), stride, goes_on)
+
+
+def saved(stride):
+    return stored(stride, lambda training, path: training.save(path))
 
 
 def loaded(stride):
-    network, path = Network().compile(), Path(FOLDER) / "loaded.safetensors"
-    network.step()
-    state = network.state()
-    network.training.save(path)
-
-    def goes_on():
-        network.training.load(path)
-        assert network.state() == state
-        network.step()
-
-    return tried(lambda: network.training.load(path), stride, goes_on)
+    return stored(stride, lambda training, path: training.load(path))
 
 
 def predicted(stride):
