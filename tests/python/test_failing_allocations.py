@@ -16,7 +16,8 @@ PROGRAM = Path(__file__).with_name("failing_allocations.py")
 LIBRARY = Path(traingraph._core.__file__).parent / "lib" / "libtraingraph_failing_new.so"
 # Those of a step are few, and each of them is tried; of others, one in so many.
 STRIDES = {
-    "step": 1, "waited step": 1, "handled step": 1, "phases": 1, "predicted": 1, "refused": 1, "encoded": 1, "fitted": 1,
+    "step": 1, "waited step": 1, "handled step": 1, "phases": 1, "predicted": 1, "refused": 1,
+    "encoded": 1, "fitted": 1,
     "encoded first": 3, "saved": 17, "loaded": 17, "built": 53, "compiled": 53,
     "other batches": 53, "checked": 101, "collected": 53, "networks": 3,
 }  # fmt: skip
