@@ -29,7 +29,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-LIMIT = 10
+LIMIT = 60
+"""Seconds for an input and what judges it."""
 SHRINKING = 60
 """Seconds that a failing input may be made smaller for."""
 TESTS = Path(__file__).resolve().parents[1]

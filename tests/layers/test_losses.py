@@ -375,6 +375,22 @@ def test_rows_without_labels_contribute_exactly_nothing(device):
         assert np.isfinite(gradient[2]).all()
 
 
+@pytest.mark.parametrize("shape", [(3, 1), (2, 1, 1, 9), (1, 1, 37)])
+@everywhere
+def test_a_single_class_has_no_gradient(shape, device):
+    """Its probability is 1: what rounding left would be as much as any gradient to Adam."""
+    zeros, ones = np.zeros(shape, np.float32), np.ones(shape, np.float32)
+    for labels in (ones, *(zeros[:, 0].astype(name) for name in ("int32", "int64"))):
+        for smoothing in (0.1, 0.3, 0.7):
+            case = LossCase("single", None, lambda y, t: y[:, 0], zeros, labels)
+            layer = L.softmax_cross_entropy(
+                reduction_type="mean", label_smoothing=smoothing, weight=2.3
+            )
+            loss, gradient = run(case, layer, device=device, dtype="float32")
+            assert loss == 0
+            assert not gradient.any()
+
+
 @everywhere
 def test_weight_zero_removes_what_is_not_finite(device):
     y = np.array([[np.inf, 1], [2, 3]], np.float32)

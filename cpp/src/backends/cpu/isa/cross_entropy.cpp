@@ -205,20 +205,24 @@ void gradient_positions(const CrossEntropy& op, const float* dloss, const float*
                      return part.load(t + at + k * inner);
                    });
         }
+        // The target of a lane's own class is one sum here and below: with a single class it
+        // cancels.
+        Integers own = Integers{} - 1;
         for (std::int64_t i = 0; i < count && !distribution; ++i) {
-          if (is_class(op, class_at(op, labels, position + i))) total[i] += op.scale;
+          const std::int64_t label = class_at(op, labels, position + i);
+          if (label == -1) factor[i] = 0;
+          if (!is_class(op, label)) continue;
+          own[i] = static_cast<std::int32_t>(label);
+          total[i] += op.scale;
         }
         for (std::int64_t k = 0; k < n; ++k) {
           const std::int64_t offset = at + k * inner;
-          Vector target = splat(op.share);
-          if (distribution) target = part.load(t + offset) * op.scale + op.share;
+          const Vector label = distribution                          ? part.load(t + offset)
+                               : own == static_cast<std::int32_t>(k) ? splat(1.0f)
+                                                                     : Vector{};
+          const Vector target = label * op.scale + op.share;
           const Vector found = slope(part.load(x + offset) - top, log_sum, total, target, factor);
           part.store(dx + offset, factor == 0.0f ? Vector{} : found);
-        }
-        for (std::int64_t i = 0; i < count && !distribution; ++i) {
-          const std::int64_t label = class_at(op, labels, position + i);
-          if (is_class(op, label)) dx[at + i + label * inner] -= factor[i] * op.scale;
-          for (std::int64_t k = 0; k < n && label == -1; ++k) dx[at + i + k * inner] = 0;
         }
       });
 }
