@@ -53,7 +53,7 @@ def test_programs_have_extremes(name: str) -> None:
 
 FAULTS = {
     "os.kill(os.getpid(), signal.SIGSEGV)": "-11",
-    "signal.alarm(1), time.sleep(60)": "longer than 10 s",
+    "signal.alarm(1), time.sleep(60)": "longer than",
     "raise RuntimeError('untyped')": "untyped",
 }
 

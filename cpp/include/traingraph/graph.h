@@ -40,8 +40,8 @@ class TRAINGRAPH_API Execution {
   bool done() const;
   // Returns when the work is done; raises what it raised.
   void wait() const;
-  // The loss of a training execute or forward, the last result of inference: a copy with data type
-  // and shape. bytes is null for gradient and update. Waits.
+  // The loss of a training execute or forward, the last layer's first result of inference: a copy
+  // with data type and shape. bytes is null for gradient and update. Waits.
   TensorData result() const;
   // Waits. 0 without the profiling option.
   double seconds() const;
@@ -158,8 +158,8 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // Bytes of saved, gradient, transient and workspace memory; known after compile.
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
-  // The last result that is no loss, for all samples on axis 0 of the inputs, batch by batch; 0: of
-  // the tensors' size. What `before_batch` raises ends it.
+  // The first result of the last layer that is no loss, for all samples on axis 0 of the inputs,
+  // batch by batch; 0: of the tensors' size. What `before_batch` raises ends it.
   TensorData predict(const NamedData& inputs, std::int64_t batch_size = 0,
                      const std::function<void()>& before_batch = {});
   // The compiled program as text: ops, shapes, layouts, fusions.
@@ -229,7 +229,7 @@ class TRAINGRAPH_API InferenceGraph final : public ExecutableGraph {
   static const ClassDescription& class_description();
 };
 
-// Adds the layers one after another and returns the last result.
+// Adds the layers one after another and returns the last one's first result.
 TRAINGRAPH_API TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers);
 
 }  // namespace traingraph

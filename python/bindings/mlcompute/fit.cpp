@@ -159,11 +159,11 @@ void add_fit(const py::module_& module) {
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
       "axis 0. Each epoch has another order, unless shuffle is False. It follows from shuffle_seed "
       "and the epoch's number; without one from the graph's seed and its count of forward passes, "
-      "so that a resumed training goes on with the order that it would have had. on_epoch is "
-      "called after each epoch and ends the training by returning False. options: CHECK_NUMERICS "
-      "stops at the first NaN or infinity. Errors: ValueError, TypeError for samples that do not "
-      "fit, before the first batch; what ends a fit later has the epochs so far as `epochs` and "
-      "names the step, and the weights are those after the last whole step.",
+      "so that a training resumed after an epoch goes on with the order that it would have had. "
+      "on_epoch is called after each epoch and ends the training by returning False. options: "
+      "CHECK_NUMERICS stops at the first NaN or infinity. Errors: ValueError, TypeError for samples "
+      "that do not fit, before the first batch; what ends a fit later has the epochs so far as "
+      "`epochs` and names the step, and the weights are those after the last whole step.",
       [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
       Signature::Kind::kPairMethod);
   def_method(

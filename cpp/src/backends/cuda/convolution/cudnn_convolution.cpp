@@ -7,7 +7,7 @@
 #include "backends/cuda/convolution/cudnn_plan.h"
 #include "backends/cuda/convolution/layouts.h"
 #include "backends/cuda/convolution/space_to_depth.h"
-#include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/kernel/node_kernel.h"
 
 namespace traingraph::cuda {
@@ -89,10 +89,7 @@ class CudnnConvolution final : public NodeKernel {
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
-    const cudnnStatus_t status = cudnnSetStream(dnn_, stream);
-    if (status != CUDNN_STATUS_SUCCESS) {
-      fail_call("cudnnSetStream", static_cast<int>(status), cudnnGetErrorString(status));
-    }
+    check(cudnnSetStream(dnn_, stream), "cudnnSetStream");
     std::byte* const scratch = workspace_bytes() > 0 ? workspace<std::byte>(pointers) : nullptr;
     // The addresses that the engine reads for x and the weights: the operands or their copies.
     std::byte* const x_copy = scratch;

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/kernel/kernel.h"
 
 namespace traingraph::cuda {
@@ -12,12 +12,6 @@ namespace {
 
 constexpr std::int64_t kMostWorkspace = std::int64_t{1} << 30;
 constexpr int kMostEngines = 64;  // requested from the heuristic
-
-void check(cudnnStatus_t status, const char* call) {
-  if (status != CUDNN_STATUS_SUCCESS) {
-    fail_call(call, static_cast<int>(status), cudnnGetErrorString(status));
-  }
-}
 
 // A descriptor of cuDNN's graph interface. Attributes are set first, then it is finalized.
 class Descriptor {

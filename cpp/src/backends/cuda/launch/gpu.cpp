@@ -6,7 +6,7 @@
 
 #include <traingraph/errors.h>
 
-#include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/launch/megakernel.h"
 #include "backends/cuda/memory/driver_memory.h"
 #include "backends/cuda/memory/gather_rows.h"
@@ -127,14 +127,8 @@ const Context& Gpu::context() {
   const int major = attribute_of(index_, cudaDevAttrComputeCapabilityMajor);
   const int minor = attribute_of(index_, cudaDevAttrComputeCapabilityMinor);
   made->wgmma = kBuiltForWgmma && made->dependent_launch && major == 9 && minor == 0;
-  const cublasStatus_t blas = cublasLtCreate(&made->blas);
-  if (blas != CUBLAS_STATUS_SUCCESS) {
-    fail_call("cublasLtCreate", static_cast<int>(blas), cublasLtGetStatusString(blas));
-  }
-  const cudnnStatus_t dnn = cudnnCreate(&made->dnn);
-  if (dnn != CUDNN_STATUS_SUCCESS) {
-    fail_call("cudnnCreate", static_cast<int>(dnn), cudnnGetErrorString(dnn));
-  }
+  check(cublasLtCreate(&made->blas), "cublasLtCreate");
+  check(cudnnCreate(&made->dnn), "cudnnCreate");
   context_ = std::move(made);
   const std::size_t after = available_bytes();
   const std::lock_guard masked_dy(mutex_);

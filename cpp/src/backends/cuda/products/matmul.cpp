@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdint>
 
-#include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/products/cluster_split_k.h"
 #include "backends/cuda/products/matmul.h"
 
@@ -15,12 +15,6 @@ namespace {
 constexpr std::size_t kMostWorkspace = std::size_t{32} << 20;
 // Alignment of the workspace's address. The memory plan guarantees only 64.
 constexpr std::size_t kWorkspaceAlignment = 256;
-
-void check(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    fail_call(call, static_cast<int>(status), cublasLtGetStatusString(status));
-  }
-}
 
 // Leading axes of y, outermost first, merged where both operands are contiguous.
 std::vector<MatrixAxis> leading_axes(const Shape& a, const Shape& b, const Shape& y) {
