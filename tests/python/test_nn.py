@@ -1,6 +1,7 @@
 """Blocks of traingraph.nn are the classes with what follows from the source; models are graphs."""
 
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -517,3 +518,11 @@ def test_a_seed_repeats_a_model() -> None:
         return [epoch.loss for epoch in model.fit(X, CLASSES, epochs=3)]
 
     assert losses() == losses()
+
+
+def test_blocks_in_blocks_are_not_copied_with_what_they_hold() -> None:
+    block, start = nn.dense(4), time.perf_counter()
+    for _ in range(3000):
+        block = nn.sequential([block])
+    assert time.perf_counter() - start < 2  # the text alone grows: 40 kB at the end
+    nn.model([block], input=3, batch_size=2, optimizer="sgd").predict(np.ones((2, 3), np.float32))

@@ -69,7 +69,7 @@ class TRAINGRAPH_API Block {
   static Block of_layer(LayerPtr layer);
 
   std::string text_;
-  Make make_;
+  std::shared_ptr<const Make> make_;  // shared: a block in a block in a block is copied at once
   Kind kind_;
 };
 

@@ -49,7 +49,7 @@ Kind kind_of(std::vector<Block>::const_iterator first, std::vector<Block>::const
 }  // namespace
 
 Block::Block(std::string text, Make make, Kind kind)
-    : text_(std::move(text)), make_(std::move(make)), kind_(kind) {}
+    : text_(std::move(text)), make_(std::make_shared<const Make>(std::move(make))), kind_(kind) {}
 
 Block::Block(const std::string& name) : Block(nn::activation(name)) {}
 Block::Block(const char* name) : Block(std::string(name)) {}
@@ -75,7 +75,7 @@ TensorPtr Block::operator()(const GraphPtr& graph, const TensorPtr& x,
                             bool before_rectifier) const {
   if (graph == nullptr) throw InvalidArgument("[" + text_ + "] expected a graph but got none");
   if (x == nullptr) throw InvalidArgument("[" + text_ + "] expected a tensor but got none");
-  TensorPtr result = make_(graph, x, before_rectifier);
+  TensorPtr result = (*make_)(graph, x, before_rectifier);
   if (result == nullptr) {
     throw InvalidArgument("[" + text_ + "] expected a tensor as its result but got none");
   }

@@ -204,6 +204,10 @@ py::object array_of_numbers(py::handle value, DataType type, const Target& targe
                       first_of_others(value, objects_of(value)));
 }
 
+std::string pass_as(DataType type) {
+  return std::string("; pass what astype('") + name(type) + "') gives";
+}
+
 // A dense native copy of an array of the value, where the rule for conversions allows one.
 py::object converted(py::handle value, const py::object& array, DataType type,
                      const Target& target) {
@@ -213,9 +217,11 @@ py::object converted(py::handle value, const py::object& array, DataType type,
   const bool integral = kind == 'i' || kind == 'u' || kind == 'b';
   const bool allowed = to_boolean ? kind == 'b' : to_float ? integral || kind == 'f' : integral;
   if (!allowed) {
-    refuse_type(
-        target, type,
-        dtype_name(array) + first_of_others(value, array) + advice_on_classes(target, type, kind));
+    const std::string others = first_of_others(value, array);
+    const bool are_numbers = kind == 'O' && others.empty();
+    refuse_type(target, type,
+                dtype_name(array) + (are_numbers ? pass_as(type) : others) +
+                    advice_on_classes(target, type, kind));
   }
   if (type == DataType::kBFloat16) return dense_array(narrowed(array), py::dtype("uint16"));
   const py::dtype to = dtype_of(type);
@@ -333,7 +339,7 @@ TensorData parameter_data(py::handle value, DataType type, const Target& target)
     const std::string others = first_of_others(value, array);
     throw DataTypeError(subject(target) + "expected a native dtype that tensors have for " +
                         place(target) + " but got " + dtype_name(array) +
-                        (others.empty() ? "; pass what astype('float32') gives" : others));
+                        (others.empty() ? pass_as(DataType::kFloat32) : others));
   }
   return exact(array, type == DataType::kInvalid ? actual : type, target, false);
 }
