@@ -149,6 +149,38 @@ def test_a_view_of_an_array_that_a_call_brought(host: str) -> None:
 
 
 @HOSTS
+def test_a_view_of_a_gradient_that_a_call_brought(host: str) -> None:
+    """Of what has no other gradient than the caller's: the caller's numbers."""
+    net = Net(host)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[net.graph], optimizer=tg.MLCSGDOptimizer(learning_rate=0.0)
+    )
+    training.add_inputs({"x": net.x})
+    user = training.allocate_user_gradient(net.result)
+    shown = training.result_gradient_tensors(net.fc2)[0]
+    training.add_outputs({"shown": shown})
+    training.compile(device=DEVICE[host])
+
+    def step(seed: int, rows: int = ROWS) -> None:
+        given = {"x": array((rows, 40), seed, "float32")}
+        training.bind_and_write_data(given, for_inputs={"x": net.x}, batch_size=rows)
+        training.execute_forward(**SYNCHRONOUS)
+        by_caller = {"g": array((rows, 30), seed + 1, "float32")}
+        training.bind_and_write_data(by_caller, for_inputs={"g": user}, batch_size=rows)
+        training.execute_gradient(**SYNCHRONOUS)
+
+    step(1)
+    expected = array((ROWS, 30), 2, "float32")
+    view = np.from_dlpack(shown.device_data())
+    np.testing.assert_array_equal(view, expected)
+    step(5, 4 * ROWS)
+    step(7)
+    del net, training, user, shown
+    churn(host)
+    np.testing.assert_array_equal(view, expected)
+
+
+@HOSTS
 def test_views_of_an_inference_graph(host: str) -> None:
     net = Net(host)
     inference = tg.MLCInferenceGraph(graph_objects=[net.graph])
