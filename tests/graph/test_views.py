@@ -148,36 +148,34 @@ def test_a_view_of_an_array_that_a_call_brought(host: str) -> None:
         np.testing.assert_array_equal(view.reshape(expected.shape), expected)
 
 
-@HOSTS
-def test_a_view_of_a_gradient_that_a_call_brought(host: str) -> None:
-    """Of what has no other gradient than the caller's: the caller's numbers."""
+def view_of_a_gradient_from_outside(host: str) -> np.ndarray:
+    """Of what has no other gradient than the caller's; later steps have other numbers."""
     net = Net(host)
     training = tg.MLCTrainingGraph(
         graph_objects=[net.graph], optimizer=tg.MLCSGDOptimizer(learning_rate=0.0)
     )
     training.add_inputs({"x": net.x})
-    user = training.allocate_user_gradient(net.result)
+    outside = training.allocate_user_gradient(net.result)
     shown = training.result_gradient_tensors(net.fc2)[0]
     training.add_outputs({"shown": shown})
     training.compile(device=DEVICE[host])
-
-    def step(seed: int, rows: int = ROWS) -> None:
+    views = []
+    for seed, rows in ((1, ROWS), (5, 4 * ROWS), (7, ROWS)):
         given = {"x": array((rows, 40), seed, "float32")}
         training.bind_and_write_data(given, for_inputs={"x": net.x}, batch_size=rows)
         training.execute_forward(**SYNCHRONOUS)
-        by_caller = {"g": array((rows, 30), seed + 1, "float32")}
-        training.bind_and_write_data(by_caller, for_inputs={"g": user}, batch_size=rows)
+        gradient = {"g": array((rows, 30), seed + 1, "float32")}
+        training.bind_and_write_data(gradient, for_inputs={"g": outside}, batch_size=rows)
         training.execute_gradient(**SYNCHRONOUS)
+        views.append(np.from_dlpack(shown.device_data()))
+    return views[0]
 
-    step(1)
-    expected = array((ROWS, 30), 2, "float32")
-    view = np.from_dlpack(shown.device_data())
-    np.testing.assert_array_equal(view, expected)
-    step(5, 4 * ROWS)
-    step(7)
-    del net, training, user, shown
+
+@HOSTS
+def test_a_view_of_a_gradient_that_a_call_brought(host: str) -> None:
+    view = view_of_a_gradient_from_outside(host)
     churn(host)
-    np.testing.assert_array_equal(view, expected)
+    np.testing.assert_array_equal(view, array((ROWS, 30), 2, "float32"))
 
 
 @HOSTS
