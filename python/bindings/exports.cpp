@@ -21,6 +21,7 @@ const Names kNnNames = {"Block",        "activation", "adam",       "adamw",    
 // Classes that are only returned, and kernels that Apple's graphs have and its headers do not.
 const Names kUnlisted = {"Block",
                          "ExecutableGraph",
+                         "FitCallback",
                          "MemoryPlan",
                          "MPSNNConcatenation",
                          "MPSNNReductionSpatialMean",

@@ -81,8 +81,8 @@ def test_a_damaged_record_is_refused() -> None:
     epoch = trained()[0].evaluate(np.ones((2, 1), np.float32), labels=np.eye(2, dtype=np.float32))
     made, arguments = type(epoch).__new__, (type(epoch),)
     with pytest.raises(TypeError, match=r"\[Evaluation\] expected loss: float but got .str."):
-        made(*arguments).__setstate__(("low", None))
+        made(*arguments).__setstate__(("low", None, {}))
     with pytest.raises(TypeError, match=r"expected state: tuple\[object, ...\] but got .int."):
         made(*arguments).__setstate__(3)
-    with pytest.raises(tg.InvalidArgument, match="expected 2 values of a record but got 1"):
+    with pytest.raises(tg.InvalidArgument, match="expected 3 values of a record but got 1"):
         made(*arguments).__setstate__((1.0,))

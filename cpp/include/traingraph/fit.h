@@ -3,20 +3,43 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include <traingraph/export.h>
+#include <traingraph/fit/callbacks.h>
+#include <traingraph/fit/rate_schedule.h>
 #include <traingraph/graph.h>
 
 namespace traingraph {
 
+// What a metric gives over all samples: one number without a shape, or a matrix.
+struct TRAINGRAPH_API MetricValue {
+  Shape shape;
+  std::vector<double> numbers;
+  bool operator==(const MetricValue&) const = default;
+};
+using Metrics = std::vector<std::pair<std::string, MetricValue>>;
+
+struct TRAINGRAPH_API Evaluation {
+  double loss = 0;
+  // The share of right classes, for softmax and sigmoid cross entropy. Rows labelled -1 do not
+  // count.
+  std::optional<double> accuracy;
+  Metrics metrics;  // that were asked for
+  static const ClassDescription& class_description();
+};
+
 // One pass over all samples, as it went.
 struct TRAINGRAPH_API Epoch {
-  int number = 0;          // from 1
+  int number = 0;          // from 1, or from the fit's first epoch
   double loss = 0;         // what the loss's reduction gives over the whole epoch; none: the mean
   std::int64_t steps = 0;  // batches
-  double seconds = 0;
+  double seconds = 0;      // of its steps
   std::optional<std::uint64_t> shuffle_seed;  // what the order followed from; none: as given
+  double learning_rate = 0;                   // of its last step
+  std::optional<Evaluation> validation;       // after it, where the fit was given samples for it
   static const ClassDescription& class_description();
 };
 
@@ -24,8 +47,16 @@ struct TRAINGRAPH_API Epoch {
 // many of its steps are.
 struct TRAINGRAPH_API FitProgress {
   std::vector<Epoch> epochs;
-  int epoch = 0;  // from 1; 0 before the first step
+  int epoch = 0;  // its number; 0 before the first step
   std::int64_t steps = 0;
+  std::int64_t all_steps = 0;  // of an epoch
+  double loss = 0;             // of the epoch's steps so far
+};
+
+struct TRAINGRAPH_API SampleData {
+  NamedData inputs = {};
+  NamedData loss_labels = {};
+  NamedData loss_label_weights = {};
 };
 
 // All samples, along axis 0 of typed arrays, and how to go through them.
@@ -34,8 +65,8 @@ struct TRAINGRAPH_API FitArguments {
   NamedData loss_labels = {};
   NamedData loss_label_weights = {};
   std::int64_t batch_size = 0;  // 0: that of the tensors; the last batch may be smaller
-  int epochs = 1;
-  bool shuffle = true;  // false: in the order given
+  int epochs = 1;               // the number of the last one
+  bool shuffle = true;          // false: in the order given
   // None: the graph's, with epochs counted on from its forward passes, so that a graph with the
   // state of another one goes on as that does.
   std::optional<std::uint64_t> shuffle_seed = {};
@@ -47,14 +78,20 @@ struct TRAINGRAPH_API FitArguments {
   std::function<bool(const Epoch&)> on_epoch = {};
   // Asked before each batch; returning false ends the training, or the evaluation, there.
   std::function<bool()> goes_on = {};
-};
-
-struct TRAINGRAPH_API Evaluation {
-  double loss = 0;
-  // The share of right classes, for softmax and sigmoid cross entropy. Rows labelled -1 do not
-  // count.
-  std::optional<double> accuracy;
-  static const ClassDescription& class_description();
+  int first_epoch = 1;  // its number: a training that goes on counts on
+  // Evaluated after each epoch, in batches of the same size.
+  std::optional<SampleData> validation = {};
+  // Of the validation, and of evaluate: accuracy, top_<k>, mean_absolute_error, mean_squared_error,
+  // auc, confusion_matrix.
+  std::vector<std::string> metrics = {};
+  // The rate of each step, which the optimizer keeps; none: the optimizer's stays.
+  std::optional<RateSchedule> schedule = {};
+  // Asked in this order after each epoch, before on_epoch; all of them, whatever one of them says.
+  std::vector<FitCallbackPtr> callbacks = {};
+  // After each step that is known to be done.
+  std::function<void(const FitProgress&)> on_step = {};
+  // Told of the first loss of an epoch that is not finite; none: that raises NumericError.
+  std::function<void(const std::string&)> on_nonfinite = {};
 };
 
 }  // namespace traingraph

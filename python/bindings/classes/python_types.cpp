@@ -9,6 +9,7 @@
 
 #include <pybind11/numpy.h>
 #include <traingraph/check_gradients.h>
+#include <traingraph/fit.h>
 #include <traingraph/loss.h>
 
 #include "classes/described_class.h"
@@ -73,6 +74,33 @@ py::object from_anchor_boxes(const std::vector<AnchorBox>& boxes) {
   py::list pairs;
   for (const AnchorBox& box : boxes) pairs.append(py::make_tuple(box[0], box[1]));
   return pairs;
+}
+
+// A number, or a matrix of counts.
+py::object from_metrics(const Metrics& metrics) {
+  py::dict result;
+  for (const auto& [name, value] : metrics) {
+    py::object one = py::float_(value.numbers.empty() ? 0 : value.numbers.front());
+    if (!value.shape.empty()) {
+      one = py::array_t<double>(value.shape, value.numbers.data()).attr("astype")("int64");
+    }
+    result[py::str(name)] = one;
+  }
+  return result;
+}
+
+Metrics to_metrics(py::handle given, const Where& where) {
+  if (!py::isinstance<py::dict>(given)) refuse(where, given);
+  Metrics metrics;
+  for (const auto& [name, value] : py::reinterpret_borrow<py::dict>(given)) {
+    const auto numbers =
+        py::array_t<double, py::array::c_style | py::array::forcecast>::ensure(value);
+    if (!numbers) throw py::error_already_set();
+    metrics.emplace_back(to_text(name, where),
+                         MetricValue{Shape(numbers.shape(), numbers.shape() + numbers.ndim()),
+                                     {numbers.data(), numbers.data() + numbers.size()}});
+  }
+  return metrics;
 }
 
 }  // namespace
@@ -146,6 +174,11 @@ void remember_plain_types() {
   remember_list<Device>("MLCDevice");
   remember_list<OptimizerDeviceData>("MLCTensorOptimizerDeviceData");
   remember_list<ActivationDescriptor>("MLCActivationDescriptor");
+  remember<Metrics>(
+      "collections.abc.Mapping[str, numpy.typing.ArrayLike]", "dict[str, float | numpy.ndarray]",
+      [](py::handle value, const Where& where) { return to_metrics(value, where); },
+      [](const Metrics& metrics) { return from_metrics(metrics); });
+  remember_list<RateSchedule>("RateSchedule");
   remember_list<MemoryPlan::Entry>("MemoryPlan.Entry");
   remember_list<Profile::Entry>("Profile.Entry");
   remember_list<Profile::Layer>("Profile.Layer");

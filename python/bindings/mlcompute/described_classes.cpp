@@ -81,9 +81,11 @@ void bind_layers(py::module_& module) {
 void bind_records(py::module_& module) {
   bind_all<void>(module, {MemoryPlan::class_description, MemoryPlan::Entry::class_description,
                           Profile::class_description, Profile::Entry::class_description,
-                          Profile::Layer::class_description, Epoch::class_description,
-                          Evaluation::class_description, GradientRow::class_description,
-                          GradientCheck::class_description});
+                          Profile::Layer::class_description, Evaluation::class_description,
+                          Epoch::class_description, RateSchedule::class_description,
+                          GradientRow::class_description, GradientCheck::class_description});
+  bind_all<FitCallback>(module, {FitCallback::class_description, EarlyStopping::class_description,
+                                 CSVLog::class_description});
 }
 
 void bind_graphs(py::module_& module) {

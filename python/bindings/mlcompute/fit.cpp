@@ -50,6 +50,14 @@ class Signals {
   Clock::time_point last_ = Clock::now();
 };
 
+std::vector<std::string> to_metrics(const py::object& given, const Where& where) {
+  std::vector<std::string> names;
+  for (const py::object& item : to_items(given, where)) {
+    names.push_back(to_text(item, where.of_item(names.size())));
+  }
+  return names;
+}
+
 FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   FitArguments arguments;
   arguments.inputs = samples(given["inputs"], graph.inputs(), given.where("inputs"), "input");
@@ -87,20 +95,126 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   throw py::error_already_set();
 }
 
+// A function of the program's, asked as a callback of the core.
+class CalledBack final : public FitCallback {
+ public:
+  explicit CalledBack(py::handle function) : function_(function) {}
+  bool after_epoch(TrainingGraph&, const Epoch& epoch) override {
+    const HeldGil held;
+    const py::object answer = function_(epoch);
+    return answer.is_none() || py::cast<bool>(py::bool_(answer));
+  }
+
+ private:
+  py::handle function_;  // the call's arguments own it
+};
+
+FitCallbackPtr to_callback(py::handle value, const Where& where) {
+  if (py::isinstance<FitCallback>(value)) return py::cast<FitCallbackPtr>(value);
+  to_callable(py::reinterpret_borrow<py::object>(value), where);
+  return std::make_shared<CalledBack>(value);
+}
+
+// (inputs, labels) or (inputs, labels, label_weights).
+std::optional<SampleData> to_validation(const TrainingGraph& graph, py::handle value,
+                                        const Where& where) {
+  if (value.is_none()) return std::nullopt;
+  const bool is_sequence = py::isinstance<py::tuple>(value) || py::isinstance<py::list>(value);
+  const std::size_t count = is_sequence ? py::len(value) : 0;
+  if (count != 2 && count != 3) {
+    throw InvalidArgument(
+        "[" + where.subject + "] expected " + where.name +
+        ": (inputs, labels) or (inputs, labels, label_weights) but got " +
+        (is_sequence ? std::to_string(count) + " items" : "'" + type_name(value) + "'"));
+  }
+  const py::sequence items = py::reinterpret_borrow<py::sequence>(value);
+  const Where inner = where;
+  SampleData data;
+  data.inputs = samples(items[0], graph.inputs(), inner, "validation's input");
+  data.loss_labels = samples(items[1], graph.loss_labels(), inner, "validation's loss label");
+  if (count == 3) {
+    data.loss_label_weights =
+        samples(items[2], graph.loss_label_weights(), inner, "validation's loss label weight");
+  }
+  return data;
+}
+
+std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
+  if (value.is_none()) return std::nullopt;
+  if (py::isinstance<RateSchedule>(value)) return py::cast<RateSchedule>(value);
+  to_callable(py::reinterpret_borrow<py::object>(value), where);
+  return RateSchedule(
+      [value](std::int64_t step) {
+        const HeldGil held;
+        return convert<double>(py::object(value(step)), Where{"MLCTrainingGraph.fit", "the rate of schedule", "a number"});
+      },
+      type_name(value));
+}
+
+// What tqdm draws while a fit runs.
+class Bar {
+ public:
+  explicit Bar(int epochs)
+      : bar_(py::module_::import("traingraph._progress").attr("Progress")(epochs)) {}
+  ~Bar() {
+    try {
+      bar_.attr("close")();
+    } catch (const py::error_already_set&) {  // somebody has heard of what ended the fit
+    }
+  }
+  Bar(const Bar&) = delete;
+  Bar& operator=(const Bar&) = delete;
+  void show(const FitProgress& progress) {
+    const Clock::time_point now = Clock::now();
+    const bool is_last = progress.steps == progress.all_steps;
+    if (!is_last && now - last_ < std::chrono::milliseconds(50)) return;
+    last_ = now;
+    const HeldGil held;
+    bar_.attr("show")(progress.epoch, progress.steps, progress.all_steps, progress.loss);
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  py::object bar_;
+  Clock::time_point last_ = Clock::now();
+};
+
+bool warns(const std::string& what, const Where& where) {
+  if (what == "warn" || what == "raise") return what == "warn";
+  throw InvalidArgument("[" + where.subject + "] expected " + where.name +
+                        " of raise, warn but got '" + what + "'");
+}
+
 std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   FitArguments arguments = arguments_of(self, given);
   arguments.epochs = given.get<int>("epochs");
+  arguments.first_epoch = given.get<int>("first_epoch");
   arguments.options = given.get<ExecutionOptions>("options");
   arguments.shuffle = given.get<bool>("shuffle");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
+  arguments.validation = to_validation(self, given["validation"], given.where("validation"));
+  arguments.metrics = to_metrics(given["metrics"], given.where("metrics"));
+  arguments.schedule = to_schedule(given["schedule"], given.where("schedule"));
+  const std::vector<py::object> callbacks = to_items(given["callbacks"], given.where("callbacks"));
+  for (std::size_t k = 0; k < callbacks.size(); ++k) {
+    arguments.callbacks.push_back(to_callback(callbacks[k], given.where("callbacks").of_item(k)));
+  }
   const py::object on_epoch = given["on_epoch"];
   if (!on_epoch.is_none()) {
-    to_callable(on_epoch, given.where("on_epoch"));
-    arguments.on_epoch = [&on_epoch](const Epoch& epoch) {
+    arguments.callbacks.push_back(to_callback(on_epoch, given.where("on_epoch")));
+  }
+  if (warns(given.get<std::string>("on_nonfinite"), given.where("on_nonfinite"))) {
+    arguments.on_nonfinite = [](const std::string& text) {
       const HeldGil held;
-      const py::object answer = on_epoch(epoch);
-      return answer.is_none() || py::cast<bool>(py::bool_(answer));
+      if (PyErr_WarnEx(PyExc_RuntimeWarning, ("[fit] " + text).c_str(), 1) != 0) {
+        throw py::error_already_set();
+      }
     };
+  }
+  std::optional<Bar> bar;
+  if (given.get<bool>("progress")) {
+    bar.emplace(arguments.epochs);
+    arguments.on_step = [&bar](const FitProgress& progress) { bar->show(progress); };
   }
   Signals signals;
   arguments.goes_on = [&signals] { return signals.checked(); };
@@ -155,22 +269,34 @@ void add_fit(const py::module_& module) {
       {std::string(kSampleForms) +
        ", epochs: int = 1, shuffle: bool = True, shuffle_seed: int | None = None, on_epoch: "
        "Callable[[Epoch], bool | None] | None = None, "
-       "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE"},
+       "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE, "
+       "validation: tuple[Any, ...] | None = None, metrics: Sequence[str] = (), "
+       "schedule: RateSchedule | Callable[[int], float] | None = None, "
+       "callbacks: Sequence[FitCallback | Callable[[Epoch], bool | None]] = (), "
+       "progress: bool = False, first_epoch: int = 1, on_nonfinite: str = 'raise'"},
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
       "axis 0. Each epoch has another order, unless shuffle is False. It follows from shuffle_seed "
       "and the epoch's number; without one from the graph's seed and its count of forward passes, "
       "so that a training resumed after an epoch goes on with the order that it would have had. "
-      "on_epoch is called after each epoch and ends the training by returning False. options: "
-      "CHECK_NUMERICS stops at the first NaN or infinity. Errors: ValueError, TypeError for samples "
-      "that do not fit, before the first batch; what ends a fit later has the epochs so far as "
-      "`epochs` and names the step, and the weights are those after the last whole step.",
+      "Epochs are those from first_epoch to epochs. validation: (inputs, labels) or (inputs, "
+      "labels, label_weights), evaluated after each epoch, with the metrics: accuracy, top_<k>, "
+      "mean_absolute_error, mean_squared_error, auc, confusion_matrix. schedule sets the rate of "
+      "each step. callbacks and on_epoch are asked after each epoch; one that returns False ends "
+      "the training. progress draws with tqdm. options: CHECK_NUMERICS stops at the first NaN or "
+      "infinity. Errors: ValueError, TypeError for samples that do not fit, before the first "
+      "batch; NumericError after a step whose loss is not finite, or a warning for "
+      "on_nonfinite='warn'; what ends a fit has the epochs so far as `epochs` and names the step, "
+      "and the weights are those after the last whole step.",
       [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
       Signature::Kind::kPairMethod);
   def_method(
-      cls, "evaluate", "Evaluation", {kSampleForms},
-      "Loss and accuracy over all samples, in inference mode.",
+      cls, "evaluate", "Evaluation", {std::string(kSampleForms) + ", metrics: Sequence[str] = ()"},
+      "Loss, accuracy and the metrics over all samples, in inference mode: accuracy, top_<k>, "
+      "mean_absolute_error, mean_squared_error, auc, confusion_matrix. Errors: ValueError for "
+      "another name, or one that does not go with the loss.",
       [](TrainingGraph& self, const Arguments& given) {
         FitArguments arguments = arguments_of(self, given);
+        arguments.metrics = to_metrics(given["metrics"], given.where("metrics"));
         Signals signals;
         arguments.goes_on = [&signals] { return signals.checked(); };
         const ReleasedGil released;

@@ -117,16 +117,23 @@ const ClassDescription& Profile::Layer::class_description() {
 const ClassDescription& Epoch::class_description() {
   static const ClassDescription description =
       Describing<Epoch>("Epoch", "One pass over all samples, as it went.")
-          .recorded("number", &Epoch::number, "Counts from 1.")
+          .recorded("number", &Epoch::number, "Counts from 1, or from first_epoch.")
           .recorded("loss", &Epoch::loss,
                     "What the loss's reduction gives over the epoch; for reduction none the mean.")
           .recorded("steps", &Epoch::steps, "Batches.")
           .recorded("seconds", &Epoch::seconds, "Units: seconds.")
           .recorded("shuffle_seed", &Epoch::shuffle_seed,
                     "What the order of the samples followed from; None for the order given.")
+          .recorded("learning_rate", &Epoch::learning_rate, "Of the last step.")
+          .recorded("validation", &Epoch::validation,
+                    "The evaluation after the epoch, or None without one.")
           .is_record()
           .shown([](const Epoch& epoch) {
-            return std::to_string(epoch.number) + " loss " + short_text(epoch.loss);
+            const std::string text =
+                std::to_string(epoch.number) + " loss " + short_text(epoch.loss);
+            return epoch.validation
+                       ? text + ", validation loss " + short_text(epoch.validation->loss)
+                       : text;
           });
   return description;
 }
@@ -137,6 +144,9 @@ const ClassDescription& Evaluation::class_description() {
           .recorded("loss", &Evaluation::loss, "As Epoch.loss, in inference mode.")
           .recorded("accuracy", &Evaluation::accuracy,
                     "The share of right classes; None for a loss that is no classifier's.")
+          .recorded("metrics", &Evaluation::metrics,
+                    "Those that were asked for, by name: a number, or the matrix of confusion, "
+                    "whose rows are the labels' classes and columns the predicted ones.")
           .is_record()
           .shown([](const Evaluation& evaluation) {
             const auto& accuracy = evaluation.accuracy;

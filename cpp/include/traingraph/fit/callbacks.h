@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <traingraph/export.h>
+#include <traingraph/graph.h>
+
+namespace traingraph {
+
+struct Epoch;
+
+// What a fit asks after each epoch.
+class TRAINGRAPH_API FitCallback {
+ public:
+  virtual ~FitCallback();
+  // Before the first step.
+  virtual void begin(TrainingGraph& graph);
+  // False ends the training.
+  virtual bool after_epoch(TrainingGraph& graph, const Epoch& epoch) = 0;
+  // After the last epoch of a fit, unless an error ended it.
+  virtual void end(TrainingGraph& graph);
+  static const ClassDescription& class_description();
+
+ protected:
+  FitCallback() = default;
+  FitCallback(const FitCallback&) = default;
+};
+
+using FitCallbackPtr = std::shared_ptr<FitCallback>;
+
+// Ends the training after `patience` epochs in which a number has not become better than the best
+// one by more than `min_delta`. The number is "loss", "accuracy" or the name of a metric: of the
+// validation, and a loss without one of the epoch. A loss or an error is better lower, another
+// metric higher. `restores_best`: the parameters of the best epoch stay.
+class TRAINGRAPH_API EarlyStopping final : public FitCallback {
+ public:
+  explicit EarlyStopping(std::int64_t patience, double min_delta = 0, std::string monitor = "loss",
+                         bool restores_best = true);
+  void begin(TrainingGraph& graph) override;
+  bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  void end(TrainingGraph& graph) override;
+  std::int64_t patience() const { return patience_; }
+  double min_delta() const { return min_delta_; }
+  const std::string& monitor() const { return monitor_; }
+  bool restores_best() const { return restores_best_; }
+  // Of the fit that ran last; 0 and none before its first epoch.
+  int best_epoch() const { return best_epoch_; }
+  std::optional<double> best() const { return best_; }
+  static const ClassDescription& class_description();
+
+ private:
+  std::int64_t patience_;
+  double min_delta_;
+  std::string monitor_;
+  bool restores_best_;
+  std::optional<double> best_;
+  int best_epoch_ = 0;
+  std::int64_t waited_ = 0;
+  NamedData kept_;
+};
+
+// A row of numbers per epoch: epoch, loss, seconds, learning_rate, and validation_ before the loss,
+// the accuracy and each metric that is one number. A file that is there gets more rows where
+// `appends`, else it is replaced by the first row.
+class TRAINGRAPH_API CSVLog final : public FitCallback {
+ public:
+  explicit CSVLog(std::string path, bool appends = false);
+  void begin(TrainingGraph& graph) override;
+  // Raises FileError.
+  bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  const std::string& path() const { return path_; }
+  bool appends() const { return appends_; }
+  static const ClassDescription& class_description();
+
+ private:
+  std::string path_;
+  bool appends_;
+  bool has_header_ = false;
+};
+
+}  // namespace traingraph

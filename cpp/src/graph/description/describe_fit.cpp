@@ -1,0 +1,97 @@
+// What a fit is given: schedules and callbacks.
+#include <traingraph/describe.h>
+#include <traingraph/fit.h>
+
+namespace traingraph {
+
+const ClassDescription& RateSchedule::class_description() {
+  static const ClassDescription description =
+      Describing<RateSchedule>("RateSchedule",
+                               "A learning rate for each step. Steps are counted from 0, by the "
+                               "updates that the optimizer has made.")
+          .class_function("constant", &RateSchedule::constant, "One rate.", {{"rate", "The rate."}})
+          .class_function("steps", &RateSchedule::steps,
+                          "rate * factor ** (step // every). Errors: ValueError for a number that "
+                          "is not finite, or every below 1.",
+                          {{"rate", "The first rate."},
+                           {"every", "Steps of one rate."},
+                           {"factor", "From one rate to the next.", 0.1}})
+          .class_function("exponential", &RateSchedule::exponential,
+                          "rate * factor ** (step / every). Errors: ValueError for a factor that "
+                          "is not above 0.",
+                          {{"rate", "The first rate."},
+                           {"factor", "From one rate to the next."},
+                           {"every", "Steps for one factor.", std::int64_t{1}}})
+          .class_function("cosine", &RateSchedule::cosine,
+                          "Half a cosine from rate to last, which stays. Errors: ValueError for "
+                          "steps below 1.",
+                          {{"rate", "The first rate."},
+                           {"steps", "From one to the other."},
+                           {"last", "The last rate.", 0.0}})
+          .class_function("warm_up", &RateSchedule::warm_up,
+                          "A line from rate / steps to rate, which stays. Errors: ValueError for "
+                          "steps below 1.",
+                          {{"rate", "The last rate."}, {"steps", "Until it is reached."}})
+          .class_function("one_cycle", &RateSchedule::one_cycle,
+                          "Half a cosine up from most / 25, then one down to most / 250000. "
+                          "Errors: ValueError for fewer than 3 steps. Source: Smith and Topin, "
+                          "Super-Convergence, 2017; the numbers are PyTorch's.",
+                          {{"most", "The largest rate."},
+                           {"steps", "Of the whole cycle."},
+                           {"rising", "The share of steps on the way up.", 0.3}})
+          .class_function("joined", &RateSchedule::joined,
+                          "One schedule after another, each counted from 0 again. Errors: "
+                          "ValueError unless there is a boundary between each two, and they rise.",
+                          {{"schedules", "In their order."},
+                           {"boundaries", "The first step of each one behind the first."}})
+          .function("__call__",
+                    [](const RateSchedule& self, std::int64_t step) { return self(step); },
+                    "The rate of a step. Errors: ValueError for a step below 0.",
+                    {{"step", "Counted from 0."}})
+          .by_position(1)
+          .not_copied()
+          .shown(&RateSchedule::text);
+  return description;
+}
+
+const ClassDescription& FitCallback::class_description() {
+  static const ClassDescription description =
+      Describing<FitCallback, FitCallback>("FitCallback", "What a fit asks after each epoch.")
+          .not_copied();
+  return description;
+}
+
+const ClassDescription& EarlyStopping::class_description() {
+  static const ClassDescription description =
+      Describing<EarlyStopping, FitCallback>("EarlyStopping",
+                                             "Ends a fit whose validation no longer gets better.")
+          .argument("patience", &EarlyStopping::patience,
+                    "So many epochs that are no better end it: at least 1.")
+          .argument("min_delta", &EarlyStopping::min_delta,
+                    "What is better by no more than this counts as no better.", 0.0)
+          .argument("monitor", &EarlyStopping::monitor,
+                    "'loss', 'accuracy' or a metric of the fit, of the validation; a loss without "
+                    "a validation of the epoch.",
+                    std::string("loss"))
+          .argument("restores_best", &EarlyStopping::restores_best,
+                    "Whether the parameters of the best epoch stay.", true)
+          .made_of<std::int64_t, double, std::string, bool>(
+              "A loss or an error is better lower, other metrics are better higher. Errors: "
+              "ValueError, also after an epoch without the number.")
+          .property("best", &EarlyStopping::best, "The best number of the last fit, or None.")
+          .property("best_epoch", &EarlyStopping::best_epoch, "Its epoch; 0 before there is one.");
+  return description;
+}
+
+const ClassDescription& CSVLog::class_description() {
+  static const ClassDescription description =
+      Describing<CSVLog, FitCallback>("CSVLog", "Writes a row per epoch into a file.")
+          .argument("path", &CSVLog::path, "The file.")
+          .argument("appends", &CSVLog::appends, "Whether rows that are there stay.", false)
+          .made_of<std::string, bool>(
+              "Columns: epoch, loss, seconds, learning_rate, and those of the validation, each "
+              "behind validation_: loss, accuracy, metrics of one number. Errors: FileError.");
+  return description;
+}
+
+}  // namespace traingraph

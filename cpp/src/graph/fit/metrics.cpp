@@ -1,0 +1,268 @@
+// Metrics over the batches of an evaluation.
+#include "graph/fit/metrics.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include <traingraph/errors.h>
+
+#include "runtime/numbers/half.h"
+
+namespace traingraph {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+template <class T>
+void append(std::vector<double>& to, const TensorData& data) {
+  const T* from = static_cast<const T*>(data.bytes);
+  to.assign(from, from + element_count(data.shape));
+}
+
+std::vector<double> numbers_of(const TensorData& data) {
+  std::vector<double> numbers;
+  if (ir::is_half(data.data_type)) {
+    std::vector<float> wide(static_cast<std::size_t>(element_count(data.shape)));
+    widen(data.data_type, data.bytes, wide.data(), wide.size());
+    numbers.assign(wide.begin(), wide.end());
+  } else if (data.data_type == DataType::kFloat64) {
+    append<double>(numbers, data);
+  } else if (data.data_type == DataType::kInt32) {
+    append<std::int32_t>(numbers, data);
+  } else if (data.data_type == DataType::kInt64) {
+    append<std::int64_t>(numbers, data);
+  } else {
+    append<float>(numbers, data);
+  }
+  return numbers;
+}
+
+[[noreturn]] void refuse(const std::string& subject, const std::string& expected,
+                         const std::string& got) {
+  throw InvalidArgument(subject + " expected " + expected + " but got " + got);
+}
+
+// Each position of a batch with its logits, which are a step apart, and its class.
+template <class Each>
+void each_position(const TensorData& predictions, const TensorData& labels, const Each& each) {
+  const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
+  const Shape& shape = predictions.shape;
+  const std::int64_t classes = shape.size() > 1 ? shape[1] : 1;
+  const std::int64_t inner = shape.empty() ? 1 : element_count(shape) / (shape[0] * classes);
+  const bool are_classes = !is_floating_point(labels.data_type);
+  for (std::int64_t first = 0; first < element_count(shape); first += classes * inner) {
+    for (std::int64_t at = first; at < first + inner; ++at) {
+      const auto largest = [&](const std::vector<double>& of) {
+        std::int64_t best = 0;
+        for (std::int64_t c = 1; c < classes; ++c) {
+          if (of[static_cast<std::size_t>(at + c * inner)] >
+              of[static_cast<std::size_t>(at + best * inner)]) {
+            best = c;
+          }
+        }
+        return best;
+      };
+      const std::int64_t label =
+          are_classes ? static_cast<std::int64_t>(
+                            given[static_cast<std::size_t>(first / classes + at - first)])
+                      : largest(given);
+      if (label < 0) continue;  // a row that is ignored
+      each(label, largest(logits),
+           [&](std::int64_t c) { return logits[static_cast<std::size_t>(at + c * inner)]; });
+    }
+  }
+}
+
+class Share : public Metric {
+ public:
+  MetricValue value() const override {
+    return {{}, {all_ == 0 ? kNone : static_cast<double>(right_) / static_cast<double>(all_)}};
+  }
+
+ protected:
+  std::int64_t right_ = 0;
+  std::int64_t all_ = 0;
+};
+
+// The largest logit against the class of the label.
+class ClassAccuracy final : public Share {
+ public:
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    each_position(predictions, labels, [&](std::int64_t label, std::int64_t found, const auto&) {
+      ++all_;
+      right_ += label == found;
+    });
+  }
+};
+
+// Each logit's sign against a label of 0 or 1.
+class SignAccuracy final : public Share {
+ public:
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
+    for (std::size_t k = 0; k < logits.size(); ++k) right_ += (logits[k] > 0) == (given[k] > 0.5);
+    all_ += static_cast<std::int64_t>(logits.size());
+  }
+};
+
+// Whether fewer than k logits are above that of the label's class.
+class TopAccuracy final : public Share {
+ public:
+  explicit TopAccuracy(std::int64_t k) : k_(k) {}
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    const std::int64_t classes = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
+    each_position(predictions, labels, [&](std::int64_t label, std::int64_t, const auto& logit) {
+      std::int64_t above = 0;
+      for (std::int64_t c = 0; c < classes; ++c) above += logit(c) > logit(label);
+      ++all_;
+      right_ += above < k_;
+    });
+  }
+
+ private:
+  std::int64_t k_;
+};
+
+// The mean of |difference|^power over all numbers.
+class MeanError final : public Metric {
+ public:
+  MeanError(std::string subject, int power) : subject_(std::move(subject)), power_(power) {}
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    if (predictions.shape != labels.shape) {
+      refuse(subject_, "labels of the predictions' shape " + to_string(predictions.shape),
+             to_string(labels.shape));
+    }
+    const std::vector<double> found = numbers_of(predictions), given = numbers_of(labels);
+    for (std::size_t k = 0; k < found.size(); ++k) {
+      const double difference = std::abs(found[k] - given[k]);
+      sum_ += power_ == 2 ? difference * difference : difference;
+    }
+    all_ += static_cast<std::int64_t>(found.size());
+  }
+  MetricValue value() const override { return {{}, {sum_ / static_cast<double>(all_)}}; }
+
+ private:
+  std::string subject_;
+  int power_;
+  double sum_ = 0;
+  std::int64_t all_ = 0;
+};
+
+// The chance that a sample of class 1 has a higher score than one of class 0, ties half: the score
+// is the one logit, or the second less the first. NaN without samples of both.
+class AreaUnderCurve final : public Metric {
+ public:
+  AreaUnderCurve(std::string subject, LossType type) : subject_(std::move(subject)), type_(type) {}
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    const std::int64_t classes = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
+    const bool is_softmax = type_ == LossType::kSoftmaxCrossEntropy;
+    if (classes != (is_softmax ? 2 : 1)) {
+      refuse(subject_, is_softmax ? "two classes" : "one logit per sample",
+             std::to_string(classes));
+    }
+    if (is_softmax) {
+      each_position(predictions, labels, [&](std::int64_t label, std::int64_t, const auto& logit) {
+        scores_.emplace_back(logit(1) - logit(0), label == 1);
+      });
+      return;
+    }
+    const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
+    for (std::size_t k = 0; k < logits.size(); ++k) scores_.emplace_back(logits[k], given[k] > 0.5);
+  }
+  MetricValue value() const override {
+    std::vector<std::pair<double, bool>> sorted = scores_;
+    std::ranges::sort(sorted);
+    double below = 0, won = 0;  // samples of class 0 below, and what those of class 1 win over them
+    for (std::size_t k = 0; k < sorted.size();) {
+      double equal[2] = {0, 0};
+      const double score = sorted[k].first;
+      for (; k < sorted.size() && sorted[k].first == score; ++k) ++equal[sorted[k].second ? 1 : 0];
+      won += equal[1] * (below + equal[0] / 2);
+      below += equal[0];
+    }
+    return {{}, {won / (below * (static_cast<double>(sorted.size()) - below))}};
+  }
+
+ private:
+  std::string subject_;
+  LossType type_;
+  std::vector<std::pair<double, bool>> scores_;
+};
+
+// Samples by the class of the label, a row each, and the class predicted.
+class ConfusionMatrix final : public Metric {
+ public:
+  explicit ConfusionMatrix(LossType type) : type_(type) {}
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    if (type_ == LossType::kSigmoidCrossEntropy) {
+      classes_ = 2;
+      counts_.resize(4);
+      const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
+      for (std::size_t k = 0; k < logits.size(); ++k) {
+        ++counts_[(given[k] > 0.5 ? 2U : 0U) + (logits[k] > 0 ? 1U : 0U)];
+      }
+      return;
+    }
+    classes_ = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
+    counts_.resize(static_cast<std::size_t>(classes_ * classes_));
+    each_position(predictions, labels, [&](std::int64_t label, std::int64_t found, const auto&) {
+      ++counts_[static_cast<std::size_t>(label * classes_ + found)];
+    });
+  }
+  MetricValue value() const override { return {{classes_, classes_}, counts_}; }
+
+ private:
+  LossType type_;
+  std::int64_t classes_ = 0;
+  std::vector<double> counts_;
+};
+
+constexpr const char* kNames =
+    "accuracy, top_<k>, mean_absolute_error, mean_squared_error, auc, confusion_matrix";
+
+std::optional<std::int64_t> top_of(const std::string& name) {
+  if (!name.starts_with("top_")) return std::nullopt;
+  std::int64_t k = 0;
+  const char* const end = name.data() + name.size();
+  const auto [last, code] = std::from_chars(name.data() + 4, end, k);
+  if (code != std::errc() || last != end || k < 1) return std::nullopt;
+  return k;
+}
+
+}  // namespace
+
+bool has_accuracy(LossType type) {
+  return type == LossType::kSoftmaxCrossEntropy || type == LossType::kSigmoidCrossEntropy;
+}
+
+bool larger_is_better(const std::string& name) {
+  return name == "accuracy" || name == "auc" || top_of(name).has_value();
+}
+
+std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
+                                    const std::string& call) {
+  const std::string subject = call + " metric '" + name + "'";
+  const bool is_softmax = type == LossType::kSoftmaxCrossEntropy;
+  if (name == "mean_absolute_error") return std::make_unique<MeanError>(subject, 1);
+  if (name == "mean_squared_error") return std::make_unique<MeanError>(subject, 2);
+  const std::optional<std::int64_t> k = top_of(name);
+  if (!k && name != "accuracy" && name != "auc" && name != "confusion_matrix") {
+    throw InvalidArgument(call + " expected a metric of " + kNames + " but got '" + name + "'");
+  }
+  if (!has_accuracy(type) || (k && !is_softmax)) {
+    refuse(subject,
+           k ? "the loss softmax_cross_entropy"
+             : "the loss softmax_cross_entropy or sigmoid_cross_entropy",
+           "another one");
+  }
+  if (k) return std::make_unique<TopAccuracy>(*k);
+  if (name == "auc") return std::make_unique<AreaUnderCurve>(subject, type);
+  if (name == "confusion_matrix") return std::make_unique<ConfusionMatrix>(type);
+  if (is_softmax) return std::make_unique<ClassAccuracy>();
+  return std::make_unique<SignAccuracy>();
+}
+
+}  // namespace traingraph

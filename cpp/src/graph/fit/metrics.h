@@ -1,0 +1,31 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <traingraph/fit.h>
+#include <traingraph/loss.h>
+
+namespace traingraph {
+
+// A number, or some, of what a network predicts of samples whose labels are known. Predictions are
+// what the loss reads: logits, for cross entropies.
+class Metric {
+ public:
+  virtual ~Metric() = default;
+  // A batch: predictions (N, C, …), labels of that shape, or integer classes without axis 1.
+  virtual void count(const TensorData& predictions, const TensorData& labels) = 0;
+  virtual MetricValue value() const = 0;
+};
+
+// Whether the loss is one of a classifier.
+bool has_accuracy(LossType type);
+// `call`: for messages. Raises InvalidArgument for a name that is none, or that this loss lacks.
+std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
+                                    const std::string& call);
+// Whether a larger value of a metric of this name is a better one; so is not that of an error.
+bool larger_is_better(const std::string& name);
+
+}  // namespace traingraph

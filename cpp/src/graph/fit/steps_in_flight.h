@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+
+#include <traingraph/fit.h>
+
+#include "graph/fit/loss_sum.h"
+#include "graph/fit/samples.h"
+#include "graph/run/executor.h"
+
+namespace traingraph {
+
+// The steps of an epoch: one after another where the calling thread runs them, else some of them
+// before the device while the next ones are submitted, for as long as Ctrl-C may wait. `progress`
+// is kept up to date with those that are known to be done.
+class StepsInFlight {
+ public:
+  StepsInFlight(const Backend& device, const FitArguments& fit, ReductionType reduction,
+                FitProgress& progress);
+
+  void add(Executor& executor, Samples::Batch& batch);
+  void wait();
+  // After a failure: those that go well before the first that does not still count.
+  void give_up();
+  double loss() const { return loss_.value(); }
+  // Of a step that has trained.
+  bool found_infinite_loss() const { return found_infinite_loss_; }
+
+ private:
+  static constexpr std::size_t kMost = 64;
+  static constexpr double kMostSeconds = 0.05;
+  struct Begun {
+    Execution execution;
+    std::int64_t rows;
+  };
+
+  std::size_t allowed() const;
+  void take_first();
+  void report(double loss);
+
+  const FitArguments& fit_;
+  LossSum loss_;
+  FitProgress& progress_;
+  bool waits_ = false;
+  bool found_infinite_loss_ = false;
+  ExecutionOptions options_ = ExecutionOptions::kNone;
+  std::deque<Begun> begun_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace traingraph
