@@ -351,6 +351,12 @@ def test_the_unarchivers_other_forms(tmp_path):
         file.truncate(2**40)
     with pytest.raises(InvalidArgument, match="an archive but got 64 other bytes"):
         read.unarchive_object(with_file=str(tmp_path / "huge"), device=on)
+    assert read.unarchive_object(with_file=path, device=on).time_step == 7
+    for number in (path.open("rb").fileno(), True):
+        with pytest.raises(
+            TypeError, match=r"with_file: str \| os.PathLike\[str\] but got '(int|bool)'"
+        ):
+            read.unarchive_object(with_file=number, device=on)
     with pytest.raises(InvalidArgument, match="a value for 'label' of nothing"):
         read(device=on).decode(for_key="label")
     with pytest.raises(TypeError, match="with_data"):

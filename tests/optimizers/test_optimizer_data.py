@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pytest
@@ -238,6 +239,36 @@ def test_layouts_other_than_the_tensors() -> None:
     training.execute(inputs_data={"x": zeros}, loss_labels_data={"y": zeros}, options="synchronous")
     for buffer, expected in zip(weights.optimizer_data, (first, second), strict=True):
         np.testing.assert_allclose(buffer, expected, rtol=1e-6)
+
+
+@DEVICES
+@BINDS
+@pytest.mark.parametrize(
+    ("optimizer", "slots"),
+    [
+        (adam, ["first_moment", "second_moment"]),
+        (
+            partial(adam, uses_amsgrad=True),
+            ["first_moment", "second_moment", "maximum_second_moment"],
+        ),
+        (rmsprop, ["mean_square"]),
+    ],
+)
+def test_means_of_squares_below_0_are_refused(
+    optimizer: Callable[[], tg.MLCOptimizer], slots: list[str], bind: Bind, device: str
+) -> None:
+    """Before anything trains or is saved with them: no load would take them."""
+    for slot in slots:
+        line = Line(optimizer(), device).compile()
+        line.step()
+        bind(line, [np.full((1, 1), -0.5 if name == slot else 1, "f4") for name in slots])
+        if slot == "first_moment":  # which has a sign
+            line.step()
+            continue
+        text = rf"means of squares, at least 0, but got -0.5 in its optimizer data '{slot}'"
+        for call in (line.step, line.training.state):
+            with pytest.raises(tg.InvalidArgument, match=text):
+                call()
 
 
 READING = """

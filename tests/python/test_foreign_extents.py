@@ -97,6 +97,28 @@ def test_the_stride_of_one_element_is_any() -> None:
     np.testing.assert_array_equal(found, NUMBERS.reshape(3, 2).T)
 
 
+def without(foreign: Foreign, **fields: Any) -> Foreign:
+    for name, value in fields.items():
+        setattr(foreign.array, name, value)
+    return foreign
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"dimensions": -1}, "an array of at most 64 axes but got -1"),
+        ({"dimensions": 65}, "an array of at most 64 axes but got 65"),
+        ({"dimensions": 10**8}, "an array of at most 64 axes but got 100000000"),
+        ({"shape": None}, "extents of 2 axes but got a null pointer"),
+        ({"data": None}, r"memory of an array \(2, 3\) but got a null pointer"),
+    ],
+)
+def test_structures_that_lead_nowhere(fields: dict[str, Any], text: str) -> None:
+    for call in (loaded, lambda foreign: tg.MLCTensor(data=foreign)):
+        with pytest.raises((tg.ShapeError, tg.InvalidArgument), match=text):
+            call(without(Foreign(NUMBERS, [2, 3], [3, 1]), **fields))
+
+
 @pytest.mark.parametrize("shape", [[2**46, 2], [2**62, 4], [2**63 - 1, 3], [-2, -3], [2, -3]])
 def test_extents_beyond_any_memory(shape: list[int]) -> None:
     foreign = Foreign(NUMBERS, shape, [shape[1], 1])

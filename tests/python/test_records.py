@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,13 +69,31 @@ def test_records_come_back(record: Any) -> None:
     expected = members(record)
     assert expected
     for again in (
-        *(pickle.loads(pickle.dumps(record, protocol)) for protocol in range(2, 6)),
+        *(pickle.loads(pickle.dumps(record, protocol)) for protocol in range(6)),
         copy.copy(record),
         copy.deepcopy(record),
     ):
         assert type(again) is type(record)
         assert members(again) == expected
         assert str(again) == str(record)
+
+
+def test_what_is_no_record_is_not_pickled() -> None:
+    training = trained()[0]
+    data = {"inputs_data": {"x": np.ones((2, 1), np.float32)}}
+    labels = {"y": np.eye(2, dtype=np.float32)}
+    others = [
+        training, tg.MLCTensor(shape=[1]), tg.MLCActivationLayer.relu(), tg.MLCDevice.cpu(),
+        tg.EarlyStopping(patience=1), training.execute(**data, loss_labels_data=labels),
+        mps.MPSNNImageNode(), mps.MTLDevice(device="cpu"),
+    ]  # fmt: skip
+    for other in others:
+        text = rf"^cannot pickle 'traingraph.*{type(other).__name__}' object$"
+        calls = [partial(pickle.dumps, other, protocol) for protocol in range(6)]
+        for call in (*calls, other.__reduce__, partial(other.__reduce_ex__, 4)):
+            with pytest.raises(TypeError, match=text):
+                call()
+        assert not hasattr(other, "_pybind11_conduit_v1_")
 
 
 def test_a_damaged_record_is_refused() -> None:

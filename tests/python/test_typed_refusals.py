@@ -16,7 +16,7 @@ def labelled() -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("value", [3, 2.5, None, b"x", b"\xff", ["x"], "\ud800"])
+@pytest.mark.parametrize("value", [3, 2.5, None, b"x", b"\xff", ["x"]])
 def test_a_label_is_a_text(value: object) -> None:
     for one in labelled():
         if not hasattr(one, "label"):
@@ -26,6 +26,16 @@ def test_a_label_is_a_text(value: object) -> None:
             one.label = value
         assert "expected label: str but got" in str(raised.value)
         assert f"[{type(one).__name__}]" in str(raised.value)
+        assert one.label == before
+
+
+def test_a_label_with_half_of_a_pair_is_shown() -> None:
+    for one in labelled():
+        if not hasattr(one, "label"):
+            continue
+        before = one.label
+        with pytest.raises(ValueError, match=r"expected label that UTF-8 can say but got .\\ud800"):
+            one.label = "\ud800"
         assert one.label == before
 
 

@@ -18,14 +18,15 @@ def test_row_24_label_data_too_short() -> None:
     assert network.step() == pytest.approx(69)  # usable after the mistake
 
 
-def test_row_24_a_layer_that_is_no_loss() -> None:
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_row_24_a_layer_that_is_no_loss(has_labels: bool) -> None:
     x, y = tg.MLCTensor(shape=[4, 1]), tg.MLCTensor(shape=[4, 1])
     graph = tg.MLCGraph()
     graph.node(tg.MLCActivationLayer.relu(), source=x)
     training = tg.MLCTrainingGraph(
         graph_objects=[graph], loss_layer=tg.MLCActivationLayer.sigmoid(), optimizer=sgd()
     )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.add_inputs({"x": x}, loss_labels={"y": y} if has_labels else {})
     with pytest.raises(ValueError, match="expected a loss layer"):
         training.compile(options="none", device="cpu")
 

@@ -289,10 +289,10 @@ def test_what_a_callback_raises_ends_the_fit_with_the_epochs() -> None:
 def test_rows_of_a_file_are_the_epochs(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     path.write_text("something else\n")
-    model, log = classifier(), tg.CSVLog(path=str(path))
+    model, log = classifier(), tg.CSVLog(path=path)
     given = {"validation": KEPT, "metrics": ["top_2", "confusion_matrix"]}
     epochs = model.fit(*TRAINED, epochs=3, callbacks=[log], **given)
-    more = tg.CSVLog(path=str(path), appends=True)
+    more = tg.CSVLog(path=path, appends=True)
     epochs += model.fit(*TRAINED, epochs=4, first_epoch=4, callbacks=[more], **given)
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -304,7 +304,7 @@ def test_rows_of_a_file_are_the_epochs(tmp_path: Path) -> None:
         assert float(row["validation_loss"]) == epoch.validation.loss
         assert float(row["validation_top_2"]) == epoch.validation.metrics["top_2"]
     with pytest.raises(OSError, match="no_such"):
-        model.fit(*TRAINED, callbacks=[tg.CSVLog(path=str(tmp_path / "no_such" / "log.csv"))])
+        model.fit(*TRAINED, callbacks=[tg.CSVLog(path=tmp_path / "no_such" / "log.csv")])
 
 
 # --- progress ------------------------------------------------------------------------------------
@@ -397,8 +397,8 @@ def test_mistakes_are_told(given: dict[str, Any], text: str) -> None:
     (lambda s: s.joined(schedules=[s.constant(1.0)] * 3, boundaries=[3, 3]),
      "expected boundaries that rise from above 0 but got 3 after 3"),
     (lambda s: s.constant(1.0)(-1), "expected a step of at least 0 but got -1"),
-    (lambda s: tg.EarlyStopping(patience=0), "[EarlyStopping] expected patience of at least 1 but"),
-    (lambda s: tg.EarlyStopping(patience=1, min_delta=-1.0), "expected min_delta of at least 0"),
+    (lambda s: tg.EarlyStopping(patience=0), "expected patience to be 1 or more but got 0"),
+    (lambda s: tg.EarlyStopping(patience=1, min_delta=-1.0), "a finite number of 0 or more but"),
     (lambda s: tg.CSVLog(path=""), "[CSVLog] expected a path but got an empty one"),
 ], ids=range(11))  # fmt: skip
 def test_wrong_numbers_of_what_a_fit_is_given(make: Any, text: str) -> None:

@@ -1,3 +1,4 @@
+// What fit and evaluate take and give.
 #pragma once
 
 #include <cstdint>

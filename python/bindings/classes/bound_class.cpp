@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "classes/pickling.h"
 #include "convert/convert.h"
 #include "convert/gil.h"
 
@@ -118,6 +119,7 @@ py::custom_type_setup set_up(VisitInstance visit) {
     collected(visit).value(heap_type);
     PyTypeObject* const type = &heap_type->ht_type;
     type->tp_init = refuse_making;
+    type->tp_methods = pickling_methods;
     // Larger than the base: else Python would let an object's __class__ or a class's __bases__ be
     // replaced by another class, and its memory be taken for another type.
     type->tp_basicsize = type->tp_base->tp_basicsize + static_cast<Py_ssize_t>(sizeof(void*));
@@ -151,6 +153,9 @@ void refuse_value(const py::detail::function_call& call) {
 
 void refuse_value(const py::detail::function_call& call, const std::string& expected) {
   const py::handle value = call.args[1];
+  if (PyUnicode_Check(value.ptr()) && expected.starts_with("str")) {  // with half of a pair
+    to_text(value, {class_of(call.args[0]), call.func.name, expected});
+  }
   // Of a number out of range the value says more than its class.
   const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
   const std::string got = is_number ? printable_ascii(value) : "'" + class_of(value) + "'";

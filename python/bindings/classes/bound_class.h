@@ -220,7 +220,10 @@ class BoundClass : public py::class_<T, Options...> {
   template <typename... Extra>
   BoundClass(py::handle scope, const char* name, const char* doc, const Extra&... extra)
       : Bound(scope, name, set_up(visit_instance<T, typename Bound::holder_type>()), doc,
-              extra...) {}
+              extra...) {
+    // Nobody here reads the objects of other modules, and it speaks in pybind11's words.
+    py::delattr(*this, "_pybind11_conduit_v1_");
+  }
 
   // A method without arguments; classes/signature.h defines all others. What pybind11 defines
   // would be refused in its own words.

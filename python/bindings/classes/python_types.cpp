@@ -113,7 +113,9 @@ void remember_plain_types() {
   remember<std::uint64_t>("int");
   remember<float>("float");
   remember<double>("float");
-  remember<std::string>("str");
+  remember<std::string>(
+      "str", "str", [](py::handle value, const Where& where) { return to_text(value, where); },
+      [](const std::string& text) { return py::cast(text); });
   remember_type(typeid(Shape), converted<Shape>("collections.abc.Sequence[int]", "list[int]"));
   remember<TensorPtr>("MLCTensor");
   remember_type(typeid(DataType),

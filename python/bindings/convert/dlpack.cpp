@@ -63,6 +63,18 @@ bool is_dense(const dlpack::Array& array) {
   return true;
 }
 
+void check_axes(const dlpack::Array& array, const std::string& subject) {
+  constexpr int kMostAxes = 64;  // of NumPy's arrays
+  if (array.dimensions < 0 || array.dimensions > kMostAxes) {
+    throw ShapeError(subject + "expected an array of at most " + std::to_string(kMostAxes) +
+                     " axes but got " + std::to_string(array.dimensions));
+  }
+  if (array.dimensions > 0 && array.shape == nullptr) {
+    throw ShapeError(subject + "expected extents of " + std::to_string(array.dimensions) +
+                     " axes but got a null pointer");
+  }
+}
+
 // In bytes. Where an axis has one element its stride leads nowhere, and may be any number.
 Shape strides_of(const dlpack::Array& array, const std::string& subject) {
   if (array.strides == nullptr) return {};
@@ -281,6 +293,7 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   if (!known) throw InvalidArgument(subject + "expected a DLPack capsule of version 0 or 1");
   const dlpack::Array& array = managed != nullptr ? managed->array : versioned->array;
   check_device(array.device, subject);
+  check_axes(array, subject);
   ForeignArray result;
   TensorData& data = result.data;
   data.bytes = static_cast<std::byte*>(array.data) + array.byte_offset;
@@ -291,6 +304,10 @@ ForeignArray foreign_array(py::handle value, const std::string& subject) {
   if (!is_shape || elements > kMostBytes || elements * array.type.bits / 8 > kMostBytes) {
     throw ShapeError(subject + "expected an array of at most " + std::to_string(kMostBytes) +
                      " bytes but got " + to_string(data.shape) + " of " + name_of(array.type));
+  }
+  if (elements > 0 && array.data == nullptr) {
+    throw InvalidArgument(subject + "expected memory of an array " + to_string(data.shape) +
+                          " but got a null pointer");
   }
   data.length = static_cast<std::size_t>(elements * array.type.bits / 8);
   data.writable = versioned == nullptr || (versioned->flags & dlpack::kReadOnly) == 0;

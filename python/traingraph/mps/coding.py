@@ -13,8 +13,11 @@ core: Any = _core  # what is private there is in no stub
 T = TypeVar("T")
 
 
-def _content(path: str) -> bytes:
+def _content(path: str | os.PathLike[str]) -> bytes:
     """A regular file's bytes; of one that does not begin as an archive does, no more than that."""
+    if not isinstance(path, str | os.PathLike):
+        text = f"expected with_file: str | os.PathLike[str] but got '{type(path).__name__}'"
+        raise TypeError(f"[MPSKeyedUnarchiver.unarchive_object] {text}")
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise FileError(errno.EINVAL, "is no regular file", path)
@@ -110,10 +113,10 @@ class MPSKeyedUnarchiver:
     def unarchive_object(cls, *, with_data: bytes, device: Any) -> Any: ...
     @overload
     @classmethod
-    def unarchive_object(cls, *, with_file: str, device: Any) -> Any: ...
+    def unarchive_object(cls, *, with_file: str | os.PathLike[str], device: Any) -> Any: ...
     @classmethod
     def unarchive_object(
-        cls, *, with_data: bytes | None = None, with_file: str | None = None, device: Any
+        cls, *, with_data: bytes | None = None, with_file: str | os.PathLike[str] | None = None, device: Any
     ) -> Any:
         """The object of these bytes, or of a file's, whatever its class; deprecated by Apple.
 

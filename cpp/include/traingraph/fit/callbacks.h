@@ -1,3 +1,4 @@
+// What a fit is given to ask after each epoch.
 #pragma once
 
 #include <cstdint>

@@ -66,9 +66,11 @@ const ClassDescription& EarlyStopping::class_description() {
       Describing<EarlyStopping, FitCallback>("EarlyStopping",
                                              "Ends a fit whose validation no longer gets better.")
           .argument("patience", &EarlyStopping::patience,
-                    "So many epochs that are no better end it: at least 1.")
+                    "So many epochs that are no better end it.")
+          .in(kOneOrMore)
           .argument("min_delta", &EarlyStopping::min_delta,
                     "What is better by no more than this counts as no better.", 0.0)
+          .in(kNotNegative)
           .argument("monitor", &EarlyStopping::monitor,
                     "'loss', 'accuracy' or a metric of the fit, of the validation; a loss without "
                     "a validation of the epoch.",
@@ -86,11 +88,18 @@ const ClassDescription& EarlyStopping::class_description() {
 const ClassDescription& CSVLog::class_description() {
   static const ClassDescription description =
       Describing<CSVLog, FitCallback>("CSVLog", "Writes a row per epoch into a file.")
-          .argument("path", &CSVLog::path, "The file.")
-          .argument("appends", &CSVLog::appends, "Whether rows that are there stay.", false)
-          .made_of<std::string, bool>(
+          .takes({argument<FilePath>("path", "The file."),
+                  argument("appends", false, "Whether rows that are there stay.")})
+          .made_by(
               "Columns: epoch, loss, seconds, learning_rate, and those of the validation, each "
-              "behind validation_: loss, accuracy, metrics of one number. Errors: FileError.");
+              "behind validation_: loss, accuracy, metrics of one number. Errors: FileError.",
+              [](const Given& given) {
+                return std::make_shared<CSVLog>(given.get<FilePath>("path").bytes,
+                                                given.get<bool>("appends"));
+              })
+          .property("path", &CSVLog::path, "The file.")
+          .property("appends", &CSVLog::appends, "Whether rows that are there stay.")
+          .not_copied();
   return description;
 }
 

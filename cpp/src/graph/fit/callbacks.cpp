@@ -11,6 +11,7 @@
 
 #include "graph/fit/metrics.h"
 #include "ir/number_text.h"
+#include "runtime/numbers/range.h"
 
 namespace traingraph {
 namespace {
@@ -48,10 +49,8 @@ EarlyStopping::EarlyStopping(std::int64_t patience, double min_delta, std::strin
       min_delta_(min_delta),
       monitor_(std::move(monitor)),
       restores_best_(restores_best) {
-  if (patience_ < 1) refuse("EarlyStopping", "patience of at least 1", std::to_string(patience_));
-  if (!(min_delta_ >= 0)) {
-    refuse("EarlyStopping", "min_delta of at least 0", short_text(min_delta_));
-  }
+  expect_in(kOneOrMore, "EarlyStopping", "patience", static_cast<double>(patience_));
+  expect_in(kNotNegative, "EarlyStopping", "min_delta", min_delta_);
 }
 
 void EarlyStopping::begin(TrainingGraph&) {

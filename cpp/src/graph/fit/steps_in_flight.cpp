@@ -1,3 +1,4 @@
+// Submits the steps of an epoch and takes their losses.
 #include "graph/fit/steps_in_flight.h"
 
 #include <algorithm>

@@ -74,6 +74,7 @@ class Writer {
     check_declared();
     const NodeRecord& last = nodes_.back();
     out_.result_tensor = last.results.front();
+    check_loss_layer();
     const bool scores = state_.loss_layer != nullptr && !state_.loss_labels.empty();
     if (scores && mode_ != Mode::prediction) add_loss();
     find_ends();
@@ -280,13 +281,16 @@ class Writer {
     return kept;
   }
 
+  void check_loss_layer() const {
+    if (state_.loss_layer == nullptr) return;
+    if (dynamic_cast<const Loss*>(state_.loss_layer.get()) != nullptr) return;
+    throw InvalidArgument("[compile] expected a loss layer but got " +
+                          state_.loss_layer->description());
+  }
+
   // The layer given to the constructor compares what `predict` gives: the last layer's first
   // result. Losses of the graph's own stand beside it.
   void add_loss() {
-    if (dynamic_cast<const Loss*>(state_.loss_layer.get()) == nullptr) {
-      throw InvalidArgument("[compile] expected a loss layer but got " +
-                            state_.loss_layer->description());
-    }
     const std::vector<NodeRecord> scored = nodes_without_losses();
     if (scored.empty()) {
       throw InvalidArgument(

@@ -13,7 +13,7 @@
 
 #include "graph/lowering/loss_scaling.h"
 #include "ir/number_text.h"
-#include "runtime/numbers/half.h"
+#include "runtime/memory/optimizer_buffers.h"
 
 namespace traingraph {
 namespace {
@@ -41,53 +41,18 @@ T value_of(const TensorData& data) {
   return value;
 }
 
-// Buffers of an optimizer that are means of squares: their roots are taken.
-constexpr std::array<std::string_view, 3> kSquares = {".second_moment", ".maximum_second_moment",
-                                                      ".mean_square"};
-
-// The least of the values and 0; NaN is not less.
-template <class T, class Widen>
-double least_of(const TensorData& data, Widen widen) {
-  const auto* const values = static_cast<const T*>(data.bytes);
-  double least = 0;
-  for (std::size_t i = 0; i < data.length / sizeof(T); ++i) {
-    const double value = widen(values[i]);
-    least = value < least ? value : least;
-  }
-  return least;
-}
-
-double least_of(const TensorData& data) {
-  switch (data.data_type) {
-    case DataType::kFloat32:
-      return least_of<float>(data, [](float value) { return value; });
-    case DataType::kFloat64:
-      return least_of<double>(data, [](double value) { return value; });
-    case DataType::kFloat16:
-      return least_of<std::uint16_t>(data, widened_float16);
-    case DataType::kBFloat16:
-      return least_of<std::uint16_t>(data, widened_bfloat16);
-    default:
-      return 0;
-  }
-}
-
 std::string text_of(double value) {
   return std::isfinite(value) ? number_text(value) : short_text(value);
-}
-
-std::string wrong_buffer(const std::string& name, const TensorData& data) {
-  const auto ends = [&](std::string_view end) { return name.ends_with(end); };
-  if (!name.starts_with(kOfOptimizer) || std::ranges::none_of(kSquares, ends)) return {};
-  const double least = least_of(data);
-  return least < 0 ? "expected means of squares, at least 0, but got " + text_of(least) : "";
 }
 
 }  // namespace
 
 std::string wrong_number(const std::string& name, const TensorData& data) {
   const auto* const range = std::ranges::find(kRanges, name, &Range::name);
-  if (range == kRanges.end()) return wrong_buffer(name, data);
+  if (range == kRanges.end()) {
+    return name.starts_with(kOfOptimizer) ? wrong_buffer(name.substr(name.rfind('.') + 1), data)
+                                          : "";
+  }
   const bool is_count = data.data_type == DataType::kInt64;
   const std::int64_t count = is_count ? value_of<std::int64_t>(data) : 0;
   // Counts next to the end of their range are no float64.

@@ -8,6 +8,7 @@
 
 #include "runtime/device_memory.h"
 #include "runtime/foreign_streams.h"
+#include "runtime/memory/optimizer_buffers.h"
 #include "runtime/memory/transfer.h"
 #include "runtime/threads/stream.h"
 
@@ -147,7 +148,16 @@ std::byte* slot_buffer(Tensor& tensor, const std::string& name) {
 
 void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names) {
   const TensorState& t = tensor.state();
-  if (!t.optimizer_data_is_newer || t.optimizer_data.size() == names.size()) return;
+  if (!t.optimizer_data_is_newer) return;
+  if (t.optimizer_data.size() == names.size()) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string wrong = wrong_buffer(names[i], t.optimizer_data[i]);
+      if (wrong.empty()) continue;
+      throw InvalidArgument("[tensor '" + tensor.label() + "'] " + wrong +
+                            " in its optimizer data '" + names[i] + "'");
+    }
+    return;
+  }
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   throw InvalidArgument("[tensor '" + tensor.label() + "'] expected optimizer data for " +
