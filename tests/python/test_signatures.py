@@ -1,6 +1,8 @@
 """What a call says when Apple has no such form."""
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -130,3 +132,27 @@ def test_signatures_are_documented() -> None:
     assert "momentum_scale: float = 0.0" in forms[0]
     assert "learning_rate: float" in forms[1]
     assert inspect.getdoc(MLCActivationLayer.leaky_relu) is not None
+
+
+_REPEATED_CALLS = """
+import sys
+from traingraph import nn
+
+calls = [nn.adamw, nn.rmsprop, lambda: nn.conv2d(8, 3), lambda: nn.lstm(8)]
+for call in calls:
+    call()
+counted, counting = [], False
+sys.addaudithook(lambda event, _: counted.append(event) if counting and event == "exec" else None)
+counting = True
+for call in calls:
+    call()
+counting = False
+assert not counted, f"{len(counted)} defaults were evaluated again"
+"""
+
+
+def test_defaults_are_evaluated_once() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _REPEATED_CALLS], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -7,12 +7,6 @@
 namespace traingraph::python {
 namespace {
 
-std::string line_of(const Argument& argument) {
-  std::string line = argument.name + ": " + taken_annotation(argument.type);
-  if (argument.value_if_absent) line += " = " + text_of(argument.type, *argument.value_if_absent);
-  return line;
-}
-
 // An initialiser or a factory.
 struct Maker {
   const ClassDescription& description;
@@ -36,15 +30,18 @@ std::any make(const Maker& maker, const Arguments& arguments) {
 
 }  // namespace
 
-std::vector<std::string> lines_of(const std::vector<Form>& forms) {
-  std::vector<std::string> lines;
+std::vector<CallForm> forms_of(const std::vector<Form>& forms) {
+  std::vector<CallForm> result;
   for (const Form& form : forms) {
-    std::string& line = lines.emplace_back();
+    std::vector<Parameter> parameters;
     for (const Argument& argument : form.arguments) {
-      line += (line.empty() ? "" : ", ") + line_of(argument);
+      const std::optional<std::any>& value = argument.value_if_absent;
+      parameters.push_back({argument.name, taken_annotation(argument.type),
+                            value ? text_of(argument.type, *value) : ""});
     }
+    result.push_back({std::move(parameters), form.arguments.size(), ""});
   }
-  return lines;
+  return result;
 }
 
 std::string range_text(const Range* range) {
@@ -66,13 +63,13 @@ std::string document_of(const std::string& text, const std::vector<Form>& forms)
 }
 
 Given given_of(const std::vector<Form>& forms, const Arguments& arguments) {
-  const Form& form = forms[arguments.form()];
+  const std::vector<Argument>& taken = forms[arguments.form()].arguments;
   Given given;
-  for (const Argument& argument : form.arguments) {
-    const char* const name = argument.name.c_str();
-    given.add(name, arguments.given(name)
-                        ? load_argument(argument, arguments[name], arguments.where(name))
-                        : *argument.value_if_absent);
+  for (std::size_t k = 0; k < taken.size(); ++k) {
+    PyObject* const value = arguments.at(k);
+    const std::string& name = taken[k].name;
+    given.add(name, value != nullptr ? load_argument(taken[k], value, arguments.where(name))
+                                     : *taken[k].value_if_absent);
   }
   return given;
 }
@@ -87,7 +84,7 @@ void add_constructor(py::handle cls, const ClassDescription& description,
     place_made(call, maker.description, made);
     return py::none().release();
   };
-  define(cls, Signature::Kind::kConstructor, "__init__", "None", lines_of(description.forms),
+  define(cls, Signature::Kind::kConstructor, "__init__", "None", forms_of(description.forms),
          document_of(description.text, description.forms).c_str(), body,
          Capture(static_cast<const Maker*>(new Maker{
              description, description.forms, ownership.before_making, ownership.after_making})));
@@ -101,7 +98,7 @@ void add_factory(py::handle cls, const ClassDescription& description, const Fact
   };
   define(
       cls, Signature::Kind::kStatic, factory.name.c_str(), description.name.c_str(),
-      lines_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
+      forms_of(factory.forms), document_of(factory.text, factory.forms).c_str(), body,
       Capture(static_cast<const Maker*>(new Maker{description, factory.forms, nullptr, nullptr})));
 }
 

@@ -127,13 +127,13 @@ void add_functions(py::handle cls, const ClassDescription& description) {
     } else {
       using Kind = Signature::Kind;
       constexpr Kind by_position[] = {Kind::kKeywordMethod, Kind::kMethod, Kind::kPairMethod};
-      define(cls, by_position[method.by_position], name, result.c_str(), lines_of(method.forms),
+      define(cls, by_position[method.by_position], name, result.c_str(), forms_of(method.forms),
              document.c_str(), call_method, capture);
     }
   }
   for (const Method& method : description.class_functions) {
     define(cls, Signature::Kind::kStatic, method.name.c_str(),
-           given_annotation(method.result).c_str(), lines_of(method.forms),
+           given_annotation(method.result).c_str(), forms_of(method.forms),
            document_of(method.text, method.forms).c_str(), call_class_method, Capture(&method));
   }
 }

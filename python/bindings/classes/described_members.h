@@ -19,7 +19,7 @@ void place_made(py::detail::function_call& call, const ClassDescription& descrip
 
 // --- forms ---------------------------------------------------------------------------------------
 
-std::vector<std::string> lines_of(const std::vector<Form>& forms);
+std::vector<CallForm> forms_of(const std::vector<Form>& forms);
 // The text, and what each argument is, once.
 std::string document_of(const std::string& text, const std::vector<Form>& forms);
 // Of the form that was called.

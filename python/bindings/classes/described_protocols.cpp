@@ -84,7 +84,7 @@ void add_comparison(py::handle cls, const ClassDescription& description) {
     const void* const other = load_object(*of.type, arguments["other"]);
     return py::bool_(other != nullptr && of.equal(self, other)).release();
   };
-  define(cls, Signature::Kind::kMethod, "__eq__", "bool", {"other: object"}, "", body,
+  define(cls, Signature::Kind::kMethod, "__eq__", "bool", parsed({"other: object"}), "", body,
          Capture(&description));
 }
 
@@ -118,8 +118,9 @@ void add_pickles(py::handle cls, const ClassDescription& description) {
     place_made(call, of, of.state->make(given));
     return py::none().release();
   };
-  define(cls, Signature::Kind::kMethod, "__setstate__", "None", {"state: tuple[object, ...]"},
-         "From what __getstate__ gives.", body, Capture(&description));
+  define(cls, Signature::Kind::kMethod, "__setstate__", "None",
+         parsed({"state: tuple[object, ...]"}), "From what __getstate__ gives.", body,
+         Capture(&description));
 }
 
 constexpr const char* kCopyText = "An independent object with the same values.";
@@ -145,8 +146,8 @@ void add_copies(py::handle cls, const ClassDescription& description) {
     const void* const self = load_object(*of.type, call.args[0]);
     return self == nullptr ? PYBIND11_TRY_NEXT_OVERLOAD : copy_of(of, self).release();
   };
-  define(cls, Signature::Kind::kMethod, "__deepcopy__", description.name.c_str(), {"memo: Any"},
-         kCopyText, deep, Capture(&description));
+  define(cls, Signature::Kind::kMethod, "__deepcopy__", description.name.c_str(),
+         parsed({"memo: Any"}), kCopyText, deep, Capture(&description));
 }
 
 }  // namespace

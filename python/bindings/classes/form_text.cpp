@@ -1,10 +1,11 @@
 // Parses the one-line forms of signatures into parameters, and writes type names with their
 // modules.
-#include "classes/form_text.h"
-
 #include <cstring>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include "classes/signature.h"
 
 namespace traingraph::python {
 namespace {
@@ -46,10 +47,14 @@ std::string with_modules(std::string text) {
   return text;
 }
 
+namespace {
+
 // Splits at commas outside of brackets.
-std::vector<Parameter> parse_form(const std::string& text) {
-  const std::string form = with_modules(text);
+CallForm parse_form(const std::string& text) {
+  const std::size_t arrow = text.rfind(" -> ");
+  const std::string form = with_modules(text.substr(0, arrow));
   std::vector<Parameter> parameters;
+  std::size_t before_star = std::string::npos;
   std::size_t begin = 0;
   int depth = 0;
   for (std::size_t i = 0; i <= form.size(); ++i) {
@@ -60,16 +65,24 @@ std::vector<Parameter> parse_form(const std::string& text) {
     }
     const std::string part = form.substr(begin, i - begin);
     begin = i + 1;
-    if (trimmed(part).empty()) {
-      continue;
-    }
+    if (trimmed(part) == "*") before_star = parameters.size();
+    if (trimmed(part).empty() || trimmed(part) == "*") continue;
     const auto colon = part.find(':');
     const auto equals = part.find(" = ");
     parameters.push_back({trimmed(part.substr(0, colon)),
                           trimmed(part.substr(colon + 1, equals - colon - 1)),
                           equals == std::string::npos ? "" : trimmed(part.substr(equals + 3))});
   }
-  return parameters;
+  return {std::move(parameters), before_star,
+          arrow == std::string::npos ? "" : text.substr(arrow + 4)};
+}
+
+}  // namespace
+
+std::vector<CallForm> parsed(const std::vector<std::string>& forms) {
+  std::vector<CallForm> result;
+  for (const std::string& form : forms) result.push_back(parse_form(form));
+  return result;
 }
 
 }  // namespace traingraph::python

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "classes/form_text.h"
 #include "classes/what_was_meant.h"
 
 namespace traingraph::python {
@@ -61,27 +60,32 @@ Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
 }  // namespace
 
 PyObject* Arguments::found(std::string_view name) const {
-  for (const Parameter& parameter : signature_->forms_[form_]) {
-    if (parameter.name != name) continue;
-    PyObject* const value = PyDict_GetItemWithError(given_.ptr(), parameter.key);
-    if (value == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    return value;
-  }
-  return nullptr;
+  const std::vector<Parameter>& parameters = signature_->forms_[form_].parameters;
+  const Parameter* const parameter = find(parameters, name);
+  return parameter == nullptr ? nullptr
+                              : at(static_cast<std::size_t>(parameter - parameters.data()));
+}
+
+PyObject* Arguments::at(std::size_t k) const {
+  PyObject* const key = signature_->forms_[form_].parameters[k].key;
+  PyObject* const value = PyDict_GetItemWithError(given_.ptr(), key);
+  if (value == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
 }
 
 py::object Arguments::operator[](std::string_view name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
-  const Parameter* const parameter = find(signature_->forms_[form_], name);
-  if (parameter == nullptr || parameter->required() || parameter->default_text == "None") {
-    return py::none();
+  const Parameter* const parameter = find(signature_->forms_[form_].parameters, name);
+  if (parameter == nullptr || parameter->required()) return py::none();
+  if (parameter->value == nullptr) {
+    const py::object names = py::module_::import("traingraph._core").attr("__dict__");
+    parameter->value = py::eval(parameter->default_text, names).release().ptr();
   }
-  return py::eval(parameter->default_text,
-                  py::module_::import("traingraph._core").attr("__dict__"));
+  return py::reinterpret_borrow<py::object>(parameter->value);
 }
 
 Where Arguments::where(std::string_view name) const {
-  const Parameter* parameter = find(signature_->forms_[form_], name);
+  const Parameter* parameter = find(signature_->forms_[form_].parameters, name);
   return {signature_->subject(), std::string(name),
           parameter != nullptr ? parameter->annotation : ""};
 }
@@ -107,11 +111,12 @@ py::handle call_forms(const Forms& forms, py::detail::function_call& call) {
 }  // namespace
 
 void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
-            const std::vector<std::string>& forms, const char* doc, FormBody body,
-            const Capture& capture) {
+            std::vector<CallForm> forms, const char* doc, FormBody body, const Capture& capture) {
   using Kind = Signature::Kind;
   const auto* const kept = new Forms{
-      {kind, py::cast<std::string>(cls.attr("__name__")), name, returns, forms}, body, capture};
+      {kind, py::cast<std::string>(cls.attr("__name__")), name, returns, std::move(forms)},
+      body,
+      capture};
   py::options options;
   options.disable_function_signatures();
   const bool has_self = kept->signature.has_self();
@@ -126,29 +131,23 @@ void define(py::handle cls, Signature::Kind kind, const char* name, const char* 
 }
 
 Signature::Signature(Kind kind, std::string owner, std::string name, std::string returns,
-                     const std::vector<std::string>& forms)
+                     std::vector<CallForm> forms)
     : kind_(kind),
       owner_(std::move(owner)),
       name_(std::move(name)),
-      returns_(with_modules(std::move(returns))) {
-  for (const std::string& form : forms) {
-    const std::size_t arrow = form.rfind(" -> ");
-    forms_.push_back(parse_form(form.substr(0, arrow)));
-    own_returns_.push_back(arrow == std::string::npos ? "" : form.substr(arrow + 4));
-  }
-  for (Form& form : forms_) {
-    const auto star = std::ranges::find(form, "*", &Parameter::name);
-    before_star_.push_back(static_cast<std::size_t>(star - form.begin()));
-    if (star != form.end()) form.erase(star);
-    for (Parameter& parameter : form) {
+      returns_(with_modules(std::move(returns))),
+      forms_(std::move(forms)) {
+  for (CallForm& form : forms_) {
+    form.before_star = std::min(form.before_star, form.parameters.size());
+    for (Parameter& parameter : form.parameters) {
       parameter.key = PyUnicode_InternFromString(parameter.name.c_str());
     }
   }
 }
 
-bool Signature::fits(const Form& form, const py::dict& given) {
+bool Signature::fits(const CallForm& form, const py::dict& given) {
   std::size_t known = 0;
-  for (const Parameter& parameter : form) {
+  for (const Parameter& parameter : form.parameters) {
     if (given.contains(py::handle(parameter.key))) {
       ++known;
     } else if (parameter.required()) {
@@ -158,13 +157,12 @@ bool Signature::fits(const Form& form, const py::dict& given) {
   return known == given.size();
 }
 
-std::size_t Signature::positional_count(const Form& form) const {
-  const std::size_t before_star = before_star_[number_of(form)];
-  if (kind_ == Kind::kFunction) return before_star;
+std::size_t Signature::positional_count(const CallForm& form) const {
+  if (kind_ == Kind::kFunction) return form.before_star;
   const std::size_t most = kind_ == Kind::kPairMethod                         ? 2
                            : kind_ == Kind::kStatic || kind_ == Kind::kMethod ? 1
                                                                               : 0;
-  return std::min(most, before_star);
+  return std::min(most, form.before_star);
 }
 
 // The form that has as many arguments by position, and the keywords.
@@ -173,14 +171,14 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
     if (positional.size() > positional_count(forms_[form])) continue;
     auto given = py::reinterpret_steal<py::dict>(PyDict_Copy(keywords.ptr()));
     for (std::size_t i = 0; i < positional.size(); ++i) {
-      given[forms_[form][i].name.c_str()] = positional[i];
+      given[py::handle(forms_[form].parameters[i].key)] = positional[i];
     }
     if (given.size() == positional.size() + keywords.size() && fits(forms_[form], given)) {
       return {*this, form, std::move(given)};
     }
   }
   std::string lines;
-  for (const Form& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
+  for (const CallForm& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
   std::string names = std::to_string(positional.size()) + " by position";
   for (const auto& item : items_of(keywords)) append(names, printable(item.first));
   throw py::type_error("[" + subject() + "] no form takes (" + names + "); write " + lines);
@@ -201,7 +199,7 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
   if (!positional.empty()) given = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
   for (std::size_t i = 0; i < positional.size(); ++i) {
     // Forms of one name begin with the same arguments, or are told apart by the other ones.
-    const Parameter& parameter = forms_.front()[i];
+    const Parameter& parameter = forms_.front().parameters[i];
     if (given.contains(py::handle(parameter.key))) {
       throw py::type_error("[" + subject() + "] got " + parameter.name + " twice");
     }
@@ -219,8 +217,9 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
 }
 
 // The form whose first arguments may be these values, or that needs least.
-const Signature::Form& Signature::meant_by(const py::args& positional) const {
-  const auto misses = [&](const Form& form) {
+const CallForm& Signature::meant_by(const py::args& positional) const {
+  const auto misses = [&](const CallForm& called) {
+    const std::vector<Parameter>& form = called.parameters;
     std::size_t taken = 0;
     while (taken < form.size() && taken < positional.size() &&
            may_take(form[taken].annotation, positional[taken])) {
@@ -234,13 +233,14 @@ const Signature::Form& Signature::meant_by(const py::args& positional) const {
 
 void Signature::refuse(const py::dict& given) const {
   constexpr std::size_t kMost = 4;
-  std::vector<const Form*> nearest;
+  std::vector<const CallForm*> nearest;
   Distance best;
   best.count = std::numeric_limits<int>::max();
-  for (const Form& form : forms_) {
+  for (const CallForm& form : forms_) {
     // Who decodes says so.
-    if (forms_.size() > 1 && find(form, "coder") != nullptr && !given.contains("coder")) continue;
-    Distance candidate = distance(form, given);
+    const bool decodes = forms_.size() > 1 && find(form.parameters, "coder") != nullptr;
+    if (decodes && !given.contains("coder")) continue;
+    Distance candidate = distance(form.parameters, given);
     if (candidate.count < best.count) {
       best = std::move(candidate);
       nearest.clear();
@@ -257,7 +257,7 @@ void Signature::refuse(const py::dict& given) const {
   std::string text = "[" + subject() + "] no form takes (" + names + ")";
   if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
   text += best.meant.empty() ? "; the nearest is " : " The nearest is ";
-  for (const Form* form : nearest) text += (form == nearest[0] ? "" : " or ") + shown(*form);
+  for (const CallForm* form : nearest) text += (form == nearest[0] ? "" : " or ") + shown(*form);
   if (!best.missing.empty()) {
     text += "; missing: " + best.missing;
   }
@@ -267,9 +267,9 @@ void Signature::refuse(const py::dict& given) const {
   for (const auto& item : items) {
     // A form may take a list of what was given alone.
     const std::string name = printable(item.first);
-    for (const Form& form : forms_) {
-      const Parameter* const plural = find(form, name + "s");
-      if (find(form, name) != nullptr || plural == nullptr) continue;
+    for (const CallForm& form : forms_) {
+      const Parameter* const plural = find(form.parameters, name + "s");
+      if (find(form.parameters, name) != nullptr || plural == nullptr) continue;
       const bool is_list = plural->annotation.find("Sequence[") != std::string::npos;
       const std::string one = Where{"", "", plural->annotation}.of_item(0).expected;
       const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
@@ -283,41 +283,40 @@ void Signature::refuse(const py::dict& given) const {
   throw py::type_error(text);
 }
 
-std::string Signature::line(const Form& form) const {
+std::string Signature::line(const CallForm& form) const {
   std::string list = has_self() ? "self" : "";
-  for (std::size_t i = 0; i < form.size(); ++i) {
+  for (std::size_t i = 0; i < form.parameters.size(); ++i) {
     if (i == positional_count(form)) append(list, "*");
-    const Parameter& parameter = form[i];
+    const Parameter& parameter = form.parameters[i];
     append(list, parameter.name + ": " + parameter.annotation +
                      (parameter.required() ? "" : " = " + parameter.default_text));
   }
-  const std::string& own = own_returns_[number_of(form)];
-  return name_ + "(" + list + ") -> " + (own.empty() ? returns_ : own);
+  return name_ + "(" + list + ") -> " + (form.returns.empty() ? returns_ : form.returns);
 }
 
 // Types are in the docstring.
-std::string Signature::shown(const Form& form) const {
-  return subject() + "(" + names_of(form, positional_count(form)) + ")";
+std::string Signature::shown(const CallForm& form) const {
+  return subject() + "(" + names_of(form.parameters, positional_count(form)) + ")";
 }
 
-std::string Signature::names_of(const Form& form, std::size_t positional) {
-  std::string list;
-  for (std::size_t i = 0; i < form.size(); ++i) {
-    if (i == positional) append(list, "*");
-    append(list, form[i].name + (form[i].required() ? "" : "=" + form[i].default_text));
+std::string Signature::names_of(const std::vector<Parameter>& list, std::size_t positional) {
+  std::string names;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (i == positional) append(names, "*");
+    append(names, list[i].name + (list[i].required() ? "" : "=" + list[i].default_text));
   }
-  return list;
+  return names;
 }
 
 // All forms as one: what each of them has to have is required there.
-Signature::Form Signature::merged() const {
-  Form all;
-  for (const Form& form : forms_) {
-    for (const Parameter& parameter : form) {
+std::vector<Parameter> Signature::merged() const {
+  std::vector<Parameter> all;
+  for (const CallForm& form : forms_) {
+    for (const Parameter& parameter : form.parameters) {
       if (find(all, parameter.name) != nullptr) continue;
       all.push_back(parameter);
-      const auto needs = [&](const Form& other) {
-        const Parameter* same = find(other, parameter.name);
+      const auto needs = [&](const CallForm& other) {
+        const Parameter* same = find(other.parameters, parameter.name);
         return same != nullptr && same->required();
       };
       if (parameter.required() && !std::ranges::all_of(forms_, needs)) {
@@ -334,7 +333,7 @@ std::string Signature::text_signature() const {
   const std::size_t positional = positional_count(forms_.front());
   std::string list;
   if (forms_.size() == 1) {
-    list = names_of(forms_.front(), positional);
+    list = names_of(forms_.front().parameters, positional);
   } else {
     list = kind_ == Kind::kFunction ? "*args, **kwargs" : names_of(merged(), positional);
   }

@@ -19,14 +19,24 @@
 
 namespace traingraph::python {
 
-// One argument of a form, parsed from "biases: MLCTensor | None = None".
+// One argument of a form.
 struct Parameter {
   std::string name;
   std::string annotation;
-  std::string default_text;  // empty: required
-  PyObject* key = nullptr;   // the name, interned and never freed
+  std::string default_text;           // empty: required
+  PyObject* key = nullptr;            // the name, interned and never freed
+  mutable PyObject* value = nullptr;  // the default, once a call has needed it; never freed
   bool required() const { return default_text.empty(); }
 };
+struct CallForm {
+  std::vector<Parameter> parameters;
+  std::size_t before_star;  // so many may be given by position
+  std::string returns;      // empty: as the other forms
+};
+// Of "weights: MLCTensor, *, biases: MLCTensor | None = None -> MLCLayer".
+std::vector<CallForm> parsed(const std::vector<std::string>& forms);
+// "Sequence[int]" with the module that it is of.
+std::string with_modules(std::string text);
 
 // Objects of the library.
 template <typename T>
@@ -78,6 +88,8 @@ class Arguments {
     return optional<Pointer>(name).value_or(nullptr);
   }
   Where where(std::string_view name) const;
+  // The k-th argument of the form; null where the caller left it out.
+  PyObject* at(std::size_t k) const;
   // By name, as the caller gave them.
   const py::dict& all() const { return given_; }
 
@@ -98,7 +110,7 @@ class Signature {
   enum class Kind { kConstructor, kStatic, kMethod, kPairMethod, kKeywordMethod, kFunction };
 
   Signature(Kind kind, std::string owner, std::string name, std::string returns,
-            const std::vector<std::string>& forms);
+            std::vector<CallForm> forms);
 
   // kStatic and kMethod take their first argument by position too, kPairMethod its first two,
   // kFunction any number, the others keywords only; none takes those after a "*" of its form.
@@ -110,21 +122,17 @@ class Signature {
 
  private:
   friend class Arguments;
-  using Form = std::vector<Parameter>;
 
   Arguments match_function(const py::args& positional, const py::kwargs& keywords) const;
-  static bool fits(const Form& form, const py::dict& given);
+  static bool fits(const CallForm& form, const py::dict& given);
   [[noreturn]] void refuse(const py::dict& given) const;
-  const Form& meant_by(const py::args& positional) const;
-  std::string line(const Form& form) const;
-  std::string shown(const Form& form) const;
-  static std::string names_of(const Form& form, std::size_t positional);
-  Form merged() const;
+  const CallForm& meant_by(const py::args& positional) const;
+  std::string line(const CallForm& form) const;
+  std::string shown(const CallForm& form) const;
+  static std::string names_of(const std::vector<Parameter>& list, std::size_t positional);
+  std::vector<Parameter> merged() const;
   std::string text_signature() const;
-  std::size_t positional_count(const Form& form) const;
-  std::size_t number_of(const Form& form) const {
-    return static_cast<std::size_t>(&form - forms_.data());
-  }
+  std::size_t positional_count(const CallForm& form) const;
   // "MLCTensor" for a constructor, else "MLCGraph.node"; of a function its name.
   std::string subject() const;
 
@@ -132,9 +140,7 @@ class Signature {
   std::string owner_;
   std::string name_;
   std::string returns_;
-  std::vector<Form> forms_;
-  std::vector<std::string> own_returns_;  // of each form that ends with " -> …"
-  std::vector<std::size_t> before_star_;  // of each form
+  std::vector<CallForm> forms_;
 };
 
 // Called with the arguments of one form; gives a new reference.
@@ -144,8 +150,7 @@ using FormBody = py::handle (*)(py::detail::function_call& call, const Arguments
 // Adds a function that takes the forms; `self` names its class. It keeps its signature for the life
 // of the process, as Python keeps the function.
 void define(py::handle cls, Signature::Kind kind, const char* name, const char* returns,
-            const std::vector<std::string>& forms, const char* doc, FormBody body,
-            const Capture& capture);
+            std::vector<CallForm> forms, const char* doc, FormBody body, const Capture& capture);
 
 // A static method, or a function of the module.
 template <typename Scope, typename Make>
@@ -157,7 +162,7 @@ void def_factory(Scope& scope, const char* name, const char* returns,
   };
   constexpr bool is_module = std::is_same_v<Scope, py::module_>;
   define(scope, is_module ? Signature::Kind::kFunction : Signature::Kind::kStatic, name, returns,
-         forms, doc, body, Capture(make));
+         parsed(forms), doc, body, Capture(make));
 }
 template <typename Call>
 void def_function(py::module_& module, const char* name, const char* returns,
@@ -180,7 +185,7 @@ void def_method(Class& cls, const char* name, const char* returns,
     if (self == nullptr) return PYBIND11_TRY_NEXT_OVERLOAD;
     return give_result(called, capture.get<Call>(), *self, arguments);
   };
-  define(cls, kind, name, returns, forms, doc, body, Capture(call));
+  define(cls, kind, name, returns, parsed(forms), doc, body, Capture(call));
 }
 
 }  // namespace traingraph::python

@@ -85,7 +85,7 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
     return from_coded(coded_object(*captured.get<const ClassDescription*>(), call.args[0]))
         .release();
   };
-  define(cls, Signature::Kind::kMethod, "_coded", "Any", {""}, "", coded, capture);
+  define(cls, Signature::Kind::kMethod, "_coded", "Any", parsed({""}), "", coded, capture);
   def_factory(cls, "_decoded", "Any", {"values: Any"}, "",
               [&description](const Arguments& arguments) {
                 const ValueType type{description.type};
@@ -104,7 +104,7 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
     }
     return py::none().release();
   };
-  define(cls, Signature::Kind::kMethod, "encode_with_coder", "None", {"coder: Any"},
+  define(cls, Signature::Kind::kMethod, "encode_with_coder", "None", parsed({"coder: Any"}),
          "Writes all properties into a coder, such as NSKeyedArchiver.", encode, capture);
 }
 
