@@ -7,14 +7,13 @@
 
 #include "convert/dlpack.h"
 #include "convert/enums.h"
+#include "convert/names.h"
 #include "convert/numpy_arrays.h"
 #include "convert/python.h"
 #include "convert/release.h"
 
 namespace traingraph::python {
 namespace {
-
-using py::detail::npy_api;
 
 std::string place(const Target& target) {
   std::string text = target.role;
@@ -71,7 +70,7 @@ ForeignArray offered(py::handle value, const Target& target) {
 
 // Numbers under a mask mean nothing.
 void check_unmasked(py::handle array, const Target& target) {
-  if (Py_TYPE(array.ptr()) == npy_api::get().PyArray_Type_) return;
+  if (is_exact_array(array)) return;
   const py::object masked = py::module_::import("numpy").attr("ma");
   if (!py::isinstance(array, masked.attr("MaskedArray"))) return;
   const py::object mask =
@@ -86,7 +85,7 @@ void check_unmasked(py::handle array, const Target& target) {
 // The array itself, or a view of one whose class is derived: only NumPy's own methods are called.
 py::object own_array(py::handle array, const Target& target) {
   check_unmasked(array, target);
-  if (Py_TYPE(array.ptr()) != npy_api::get().PyArray_Type_) return plain_array(array);
+  if (!is_exact_array(array)) return plain_array(array);
   return py::reinterpret_borrow<py::object>(array);
 }
 
@@ -295,7 +294,7 @@ py::object any_array(py::handle value, const Target& target) {
 }
 
 TensorData readable_data(py::handle value, DataType type, const Target& target) {
-  if (Py_TYPE(value.ptr()) == npy_api::get().PyArray_Type_ && in_place(value, type)) {
+  if (is_exact_array(value) && in_place(value, type)) {
     return typed(value, type);
   }
   TensorData bytes;

@@ -13,6 +13,7 @@
 
 #include "convert/convert.h"
 #include "convert/dlpack_abi.h"
+#include "convert/gil.h"
 #include "convert/release.h"
 
 namespace py = pybind11;

@@ -45,6 +45,10 @@ bool is_array(py::handle value) {
   return PyObject_TypeCheck(value.ptr(), npy_api::get().PyArray_Type_) != 0;
 }
 
+bool is_exact_array(py::handle value) {
+  return Py_TYPE(value.ptr()) == npy_api::get().PyArray_Type_;
+}
+
 std::string dtype_name(py::handle array) { return printable(array_proxy(array.ptr())->descr); }
 
 py::object plain_array(py::handle value) { return from_any(value, nullptr, 0); }

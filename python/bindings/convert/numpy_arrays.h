@@ -10,6 +10,8 @@
 namespace traingraph::python {
 
 bool is_array(pybind11::handle value);
+// Not of a class derived from it.
+bool is_exact_array(pybind11::handle value);
 std::string dtype_name(pybind11::handle array);
 // NumPy's letter of its kind of numbers.
 char kind_of(pybind11::handle array);

@@ -7,6 +7,7 @@
 
 #include "classes/signature.h"
 #include "convert/convert.h"
+#include "convert/data.h"
 #include "convert/errors.h"
 #include "convert/names.h"
 #include "execution/handle.h"
