@@ -1,6 +1,8 @@
 """Recording, committing, temporaries and the cache of programs."""
 
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -236,3 +238,34 @@ def test_devices_and_buffers():
     assert np.asarray(buffer).tolist() == [0, 2, 0, 0]
     with pytest.raises(ValueError, match="1 byte or more"):
         mps.MTLBuffer(device="cpu", length=0)
+
+
+def longest_wait(device, kernels):
+    """Of another thread that makes buffers while one is committed: its share of that time."""
+    buffer, x, double = commands(device), one(device), scale(device, 2)
+    for _ in range(kernels):
+        y = one(device)
+        double.encode(buffer, source_image=x, destination_image=y)
+        x = y
+    made, committed = [], threading.Event()
+
+    def make():
+        while not committed.is_set():
+            commands(device)
+            made.append(time.monotonic())
+
+    other = threading.Thread(target=make)
+    other.start()
+    while not made:
+        time.sleep(0.001)
+    begin = time.monotonic()
+    buffer.commit()
+    end = time.monotonic()
+    committed.set()
+    other.join()
+    inside = [moment for moment in made if begin < moment < end]
+    return np.diff([begin, *inside, end]).max() / (end - begin)
+
+
+def test_others_use_the_device_while_a_buffer_is_compiled(device):
+    assert any(longest_wait(device, 3000 + k) < 0.5 for k in range(3))

@@ -48,18 +48,23 @@ void give_back(DeviceState& device, std::shared_ptr<Recording> recording) {
 
 std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording& recording) {
   const int threads = Platform::thread_count();
-  const std::lock_guard lock(device.mutex);
-  const auto known = device.programs.find([&](const CompiledRecording& program) {
-    return program.threads == threads && program.words == recording.words() &&
-           recording.has_storage_words(program.storage_words);
-  });
-  if (known != nullptr) return known;
+  const auto known = [&] {
+    const std::lock_guard lock(device.mutex);
+    return device.programs.find([&](const CompiledRecording& program) {
+      return program.threads == threads && program.words == recording.words() &&
+             recording.has_storage_words(program.storage_words);
+    });
+  };
+  if (auto program = known()) return program;
+  const std::lock_guard one_at_a_time(device.compiling);
+  if (auto program = known()) return program;  // that another thread has compiled meanwhile
   std::vector<std::uint64_t> storage_words = recording.storage_words();
   auto result = Emission(recording, device.backend).compile();
-  ++device.compilations;
   result->words = recording.words();
   result->storage_words = std::move(storage_words);
   result->threads = threads;
+  const std::lock_guard lock(device.mutex);
+  ++device.compilations;
   device.programs.add(result);
   return result;
 }
