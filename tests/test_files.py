@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from tracked_files import SOURCE_FILES, relative, tracked
+from tracked_files import ROOT, SOURCE_FILES, relative, tracked
 
 # Generated text and licences may be longer.
 CODE = (*SOURCE_FILES, ".py", ".cmake")
@@ -106,3 +106,41 @@ def test_longer_files_open_with_a_sentence() -> None:
 )
 def test_an_opening_is_found(text: str, good: bool) -> None:
     assert opens_with_a_sentence(text) == good
+
+
+# --- the root -----------------------------------------------------------------------------------
+
+# Folders, and files that people and tools look for there.
+IN_THE_ROOT = {
+    ".ci", ".clang-format", ".clang-tidy", ".editorconfig", ".gitattributes", ".github",
+    ".gitignore", ".pre-commit-config.yaml", "CHANGELOG.md", "CMakeLists.txt", "CMakePresets.json",
+    "CONTRIBUTING.md", "LICENSE", "README.md", "SECURITY.md", "benchmarks", "cpp", "docs",
+    "examples", "pyproject.toml", "python", "tests", "third_party", "tools",
+}  # fmt: skip
+
+
+def test_the_root_holds_what_belongs_there() -> None:
+    assert {relative(path).split("/")[0] for path in tracked()} - IN_THE_ROOT == set()
+
+
+# --- internals of pybind11 --------------------------------------------------------------------
+
+# What another minor version may change; casters and function calls are what extensions are made of.
+INTERNALS = re.compile(
+    r"\bdetail::(\w*internals|instance|make_new_instance|type_record|(get_)?type_info|generic_type|"
+    r"register_instance|values?_and_holders?|function_record|npy_api|array_proxy|holder_enum_t)\b"
+)
+
+
+def test_the_files_that_use_internals_of_pybind11_are_named() -> None:
+    named = re.search(
+        r"^Internals of pybind11 .*$", (ROOT / "third_party/README.md").read_text(), re.M
+    )
+    assert named is not None
+    assert sorted(re.findall(r"`([\w/]+\.(?:h|cpp))`", named.group())) == sorted(
+        path.relative_to(ROOT / "python/bindings").as_posix()
+        for path in tracked()
+        if path.is_relative_to(ROOT / "python/bindings")
+        and path.suffix in SOURCE_FILES
+        and INTERNALS.search(path.read_text())
+    )

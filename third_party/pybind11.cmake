@@ -8,7 +8,7 @@ if(pybind11_hint)
   # FORCE: a kept build folder remembers the folder of an earlier isolated build.
   set(pybind11_DIR "${pybind11_hint}" CACHE PATH "Directory of pybind11Config.cmake" FORCE)
 endif()
-find_package(pybind11 3 CONFIG REQUIRED)
+find_package(pybind11 3...<3.2 CONFIG REQUIRED)
 
 set(private_include "${PROJECT_BINARY_DIR}/pybind11/include")
 copy_headers("${pybind11_INCLUDE_DIR}" "${private_include}" "pybind11/*.h")
