@@ -53,8 +53,7 @@ class TRAINGRAPH_API Pad final : public Layer {
 
 enum class SampleMode : int { kNearest = 0, kLinear = 1 };
 
-// The last axis, or the last two, with more elements: copies of neighbours or what lies between
-// them.
+// The last axis, or the last two, with more elements: the nearest, or linear interpolation.
 class TRAINGRAPH_API Upsample final : public Layer {
  public:
   static const ClassDescription& class_description();

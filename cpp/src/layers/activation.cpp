@@ -198,7 +198,7 @@ const std::vector<ActivationFactory>& factories() {
        number_or("a", 0.5f, "How far x moves.")},
       {"tanh_shrink", Type::kTanhShrink, "x - tanh(x).", 0.0f},
       {"threshold", Type::kThreshold, "x for x > threshold, else replacement.",
-       number("threshold", "Above it x stays."), number("replacement", "What stands elsewhere.")},
+       number("threshold", "Above it x stays."), number("replacement", "The value elsewhere.")},
       {"gelu", Type::kGELU,
        "GELU in its form with tanh: x / 2 * (1 + tanh(0.7978845608 * (x + 0.044715 * x**3))).",
        0.7978845608f, 0.044715f},

@@ -235,7 +235,7 @@ const ClassDescription& Pad::class_description() {
                 made(PaddingType::kSymmetric, "symmetric_padding"))
           .form({sizes("zero_padding", "Sizes; zeros.")}, made(PaddingType::kZero, "zero_padding"))
           .form({sizes("constant_padding", "Sizes; one number."),
-                 argument<float>("constant_value", "The number.")},
+                 argument<float>("constant_value", "The value of the padding.")},
                 made(PaddingType::kConstant, "constant_padding"))
           .text(
               "Sizes are one for all sides, left and right, or top, bottom, left and right. Units: "

@@ -112,7 +112,8 @@ const ClassDescription& Block::class_description() {
                 return self(graph, x);
               },
               "The result of a new layer over x. Errors: those of the layer, naming the block.",
-              {{"graph", "What gets the layer."}, {"x", "What the layer reads."}})
+              {{"graph", "The graph that the layer is added to."},
+               {"x", "The tensor that the layer reads."}})
           .by_position(2)
           .not_copied()
           .shown(&Block::text);

@@ -32,7 +32,7 @@ TensorPtr add_node(Graph& self, const Given& given) {
 
 void describe_nodes(Describing<Graph, Graph>& graph) {
   const auto layer = argument<LayerPtr>("layer", "The layer, which belongs to the graph then.");
-  const auto source = argument<TensorPtr>("source", "What it reads.");
+  const auto source = argument<TensorPtr>("source", "The tensor that the layer reads.");
   const auto sources = argument<Tensors>("sources", "What it reads, in the layer's order.");
   const auto frozen = argument("disable_update", false, "Whether its parameters stay as they are.");
   const auto labels = argument<Tensors>("loss_labels", "What a loss layer compares with.");
@@ -46,14 +46,14 @@ void describe_nodes(Describing<Graph, Graph>& graph) {
       .function("concatenate", &Graph::concatenate, "Joins tensors along one axis.",
                 {{"sources", "In the order of the result."}, {"dimension", "The axis."}})
       .function("reshape", &Graph::reshape, "The same elements under another shape.",
-                {{"shape", "Extents; one may be -1."}, {"source", "What has the elements."}})
+                {{"shape", "Extents; one may be -1."}, {"source", "The tensor to reshape."}})
       .function("transpose", &Graph::transpose, "Reorders the axes.",
                 {{"dimensions", "The source's axes in the order of the result."},
                  {"source", "What is reordered."}});
 }
 
 void describe_indexing(Describing<Graph, Graph>& graph) {
-  const auto source = argument<TensorPtr>("source", "What is read.");
+  const auto source = argument<TensorPtr>("source", "The tensor that the layer reads.");
   const auto dimension = argument<std::int64_t>("dimension", "The axis.");
   const auto along = argument<std::int64_t>("with_dimension", "The axis that is indexed.");
   const auto indices = argument<TensorPtr>("indices", "Whole numbers from 0 on.");
@@ -75,7 +75,7 @@ void describe_indexing(Describing<Graph, Graph>& graph) {
           })
       .function("gather", &Graph::gather, "Picks from the source by index along one axis.",
                 {{"with_dimension", "The axis that is indexed."},
-                 {"source", "What is read."},
+                 {"source", "The tensor that the layer reads."},
                  {"indices", "Whole numbers from 0 on."}})
       .function_of_forms(
           "scatter",
@@ -178,7 +178,7 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
               "where the limit cannot be kept.",
               {{"options", "Members joined by |: links, debugging, all gradients.",
                 CompilationOptions::kNone},
-               {"device", "Where it runs."},
+               {"device", "The device that runs it."},
                {"input_tensors", "Constants by name.", std::any()},
                {"input_tensors_data", "Their data by the same names; None: the tensors' own.",
                 std::any()},
@@ -190,7 +190,7 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
               "Joins graphs that share tensors: what one computes and another one reads passes "
               "over when they are executed in turn, and gradients pass back. Needs the option "
               "LINK_GRAPHS.",
-              {{"graphs", "The other ones."}})
+              {{"graphs", "The other graphs."}})
       .may_wait();
   describe_checkpoints(graph);
   graph
@@ -257,7 +257,8 @@ void describe_updates(Training& graph) {
       .action("compile_optimizer", &TrainingGraph::compile_optimizer, "Attaches an optimizer.",
               {{"optimizer", "What updates parameters."}})
       .action("set_training_tensor_parameters", &TrainingGraph::set_training_tensor_parameters,
-              "Lets updates change these input tensors too.", {{"parameters", "Of inputs."}})
+              "Lets updates change these input tensors too.",
+              {{"parameters", "The parameters of input tensors."}})
       .settable("micro_batches", &TrainingGraph::micro_batches, &TrainingGraph::set_micro_batches,
                 "How many executions make one step: each adds its gradients to a sum, the last one "
                 "updates. Means of losses count a part each. 1 at the start.")

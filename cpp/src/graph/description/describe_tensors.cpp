@@ -34,7 +34,7 @@ std::vector<std::vector<Argument>> quantization_forms(const char* offset, const 
   const auto to = argument<DataType>("to", "The type of the new elements.");
   const auto scale = argument<Scales>("scale", "What one step is worth; above 0.");
   return {{to, scale, argument<Offsets>(offset, text)},
-          {to, scale, argument<Offsets>("bias", "What 0 becomes, or is."),
+          {to, scale, argument<Offsets>("bias", "The quantized value of 0."),
            argument<std::int64_t>("axis", "Along which there is one of each per element.")}};
 }
 
@@ -125,7 +125,7 @@ void describe_quantization(Describing<Tensor, Tensor>& tensor) {
           "float64 to int8, uint8 or int32. Shapes: one scale and bias, or with an axis one per "
           "element along it. Errors: ValueError for NaN or a scale that is not above 0, TypeError "
           "for other types.",
-          quantization_forms("bias", "What 0 becomes, or is."),
+          quantization_forms("bias", "The quantized value of 0."),
           by_numbers("quantized", "bias",
                      [](const Tensor& self, const auto&... by) { return self.quantized(by...); }))
       .function_of_forms(
@@ -133,7 +133,7 @@ void describe_quantization(Describing<Tensor, Tensor>& tensor) {
           "A new tensor of (q - zero_point) * scale. Types: int8, uint8 or int32 to float32. "
           "Shapes: one scale and zero point, or with an axis one per element along it. Errors: "
           "ValueError for a scale that is not above 0, TypeError for other types.",
-          quantization_forms("zero_point", "What 0 is."),
+          quantization_forms("zero_point", "The quantized value of 0."),
           by_numbers("dequantized", "zero_point", [](const Tensor& self, const auto&... by) {
             return self.dequantized(by...);
           }));

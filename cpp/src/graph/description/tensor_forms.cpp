@@ -111,7 +111,7 @@ std::vector<std::vector<Argument>> tensor_forms() {
       argument<bool>("sorted_sequences", "Whether the sequences descend in length.")};
   const Arguments random = {
       argument<RandomInitializerType>("random_initializer_type", "How it is filled.")};
-  const Arguments filled = {argument<double>("fill_with_data", "What every element is.")};
+  const Arguments filled = {argument<double>("fill_with_data", "The value of every element.")};
   constexpr const char* kData = "An array, or memory of the caller's; None: no data.";
   const Arguments data = {argument<DataToShare>("data", kData)};
   const Arguments maybe_data = {optional_argument<DataToShare>("data", kData)};

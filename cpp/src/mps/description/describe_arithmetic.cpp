@@ -83,7 +83,7 @@ ClassDescription arithmetic(const char* name, const char* summary,
   auto described = describe_kernel<K, K>(name, summary);
   if (operation == CNNArithmeticOperation::kCompare) {
     describe_parameter(described, "comparison_type", &Parameters::comparison,
-                       "What is asked of primary and secondary image; EQUAL at the beginning.");
+                       "The comparison of primary and secondary image; EQUAL at the beginning.");
     describe_parameter(
         described, "threshold", &Parameters::threshold,
         "The largest difference of what counts as equal, and as neither less nor greater.")

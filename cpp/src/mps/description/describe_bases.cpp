@@ -82,7 +82,7 @@ void describe_direction(D& described, bool is_backwards) {
 
 ClassDescription kernel() {
   return Describing<Kernel, Kernel>("MPSKernel", "Something that can be encoded.")
-      .property("device", &Kernel::device, "Where it runs.")
+      .property("device", &Kernel::device, "The device that runs it.")
       .settable("label", &Kernel::label, "A name for messages.")
       .function("__repr__", described_text<Kernel>, "");
 }
@@ -164,7 +164,7 @@ void describe_state_bases(Classes& classes) {
                     "Before the host reads its buffers behind a buffer's run; reading waits for "
                     "the device here in any case. Errors: a temporary state; a buffer of another "
                     "device, or one that was committed.",
-                    {{"command_buffer", "What runs before."}})
+                    {{"command_buffer", "The command buffer that runs before."}})
           .function("__repr__", described_text<State>, ""));
   classes.push_back(Describing<GradientState, State>(
       "MPSNNGradientState", "What a gradient kernel needs to know of the forward one."));

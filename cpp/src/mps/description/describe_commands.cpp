@@ -10,7 +10,7 @@ namespace {
 using BufferPtr = std::shared_ptr<Buffer>;
 using QueuePtr = std::shared_ptr<CommandQueue>;
 
-constexpr const char* kWhere = "Where it lies.";
+constexpr const char* kWhere = "The device that holds it.";
 constexpr const char* kOffsetText = "Of the first byte. Units: bytes.";
 
 std::optional<std::exception_ptr> error_of(const CommandBuffer& self) {
@@ -36,7 +36,7 @@ const ClassDescription& Device::class_description() {
   static const ClassDescription description =
       Describing<Device>("MTLDevice", "One piece of hardware.")
           .text("The hardware of an MLCDevice or of a name, an addition of traingraph.")
-          .form({argument<Device>("device", "What it is.")},
+          .form({argument<Device>("device", "The device of ML Compute.")},
                 [](const Given& given) { return given.get<Device>("device"); })
           .property("name", &Device::name, "What the hardware calls itself.")
           .property("registry_id", &Device::registry_id, "A number of its own in this process.")
@@ -58,12 +58,12 @@ const ClassDescription& Buffer::class_description() {
                                  "are in host memory, and is a read-only copy elsewhere; "
                                  "numpy.array(buffer) copies.")
           .text("Zeros, or a copy of bytes. Units: length in bytes.")
-          .form({device, argument<std::size_t>("length", "How many. Units: bytes.", &kOneOrMore)},
+          .form({device, argument<std::size_t>("length", "The length. Units: bytes.", &kOneOrMore)},
                 [](const Given& given) {
                   return std::make_shared<Buffer>(given.get<Device>("device"),
                                                   given.get<std::size_t>("length"));
                 })
-          .form({device, argument<RawBytes>("bytes", "What is copied.")},
+          .form({device, argument<RawBytes>("bytes", "The bytes to copy.")},
                 [](const Given& given) {
                   const TensorData data = given.get<RawBytes>("bytes").data;
                   return std::make_shared<Buffer>(given.get<Device>("device"), data.bytes,
@@ -87,7 +87,7 @@ const ClassDescription& CommandBuffer::class_description() {
   static const ClassDescription description =
       Describing<CommandBuffer, CommandBuffer>("MTLCommandBuffer",
                                                "Records encodings and runs them after commit.")
-          .property("device", &CommandBuffer::device, "Where it runs.")
+          .property("device", &CommandBuffer::device, "The device that runs it.")
           .settable("label", &CommandBuffer::label, "A name for messages.")
           .function("commit", &CommandBuffer::commit,
                     "Queues what was recorded. Errors: what cannot be compiled; a second commit.")
@@ -114,15 +114,16 @@ const ClassDescription& Predicate::class_description() {
           .text(
               "Of a buffer, or of four zeros of its own. Errors: an offset that is no multiple of "
               "4 in the buffer.")
-          .form({argument<BufferPtr>("buffer", "What has the bytes."), offset},
+          .form({argument<BufferPtr>("buffer", "The buffer that holds the bytes."), offset},
                 predicate_over("buffer"))
           .form({argument<Device>("device", kWhere)},
                 [](const Given& given) {
                   return std::make_shared<Predicate>(given.get<Device>("device"));
                 })
-          .factory("predicate", "The same as the constructor.",
-                   {{argument<BufferPtr>("with_buffer", "What has the bytes."), offset}},
-                   predicate_over("with_buffer"))
+          .factory(
+              "predicate", "The same as the constructor.",
+              {{argument<BufferPtr>("with_buffer", "The buffer that holds the bytes."), offset}},
+              predicate_over("with_buffer"))
           .property("predicate_buffer", &Predicate::buffer, "Where the four bytes lie.")
           .property("predicate_offset", &Predicate::offset, kOffsetText);
   return description;

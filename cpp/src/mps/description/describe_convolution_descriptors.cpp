@@ -31,8 +31,8 @@ Describing<D, void, Parent> describe_sizes(const char* name, const char* summary
   const std::vector<Argument> sizes = {
       argument<std::int64_t>("with_kernel_width", "Columns."),
       argument<std::int64_t>("kernel_height", "Rows."),
-      argument<std::int64_t>("input_feature_channels", "Of the source."),
-      argument<std::int64_t>("output_feature_channels", "Of the result.")};
+      argument<std::int64_t>("input_feature_channels", "Channels of the source."),
+      argument<std::int64_t>("output_feature_channels", "Channels of the result.")};
   std::vector<Argument> with_neuron = sizes;
   with_neuron.push_back(
       optional_argument<std::shared_ptr<CNNNeuron>>("neuron_filter", "What the result gets."));
@@ -83,8 +83,8 @@ ClassDescription any_convolution() {
       describe_sizes<C, void>("MPSCNNConvolutionDescriptor", "The sizes of a convolution.");
   described.settable("kernel_width", &C::kernel_width, "Columns.")
       .settable("kernel_height", &C::kernel_height, "Rows.")
-      .settable("input_feature_channels", &C::input_feature_channels, "Of the source.")
-      .settable("output_feature_channels", &C::output_feature_channels, "Of the result.")
+      .settable("input_feature_channels", &C::input_feature_channels, "Channels of the source.")
+      .settable("output_feature_channels", &C::output_feature_channels, "Channels of the result.")
       .settable("stride_in_pixels_x", &C::stride_in_pixels_x, "Between windows.")
       .settable("stride_in_pixels_y", &C::stride_in_pixels_y, "Between windows.")
       .settable("groups", &C::groups, "Of channels that are apart from each other.")
@@ -116,7 +116,7 @@ ClassDescription any_convolution() {
                   self.fused_neuron_descriptor = neuron;
                 },
                 "Fuses this neuron.",
-                {{"neuron_type", "Which."},
+                {{"neuron_type", "The neuron function."},
                  {"parameter_a", "Its first number."},
                  {"parameter_b", "Its second number."}})
       .function("set_neuron_to_prelu",
@@ -132,8 +132,8 @@ ClassDescription any_convolution() {
                 "A batch normalization between convolution and neuron, which becomes part of "
                 "weights and biases whenever they are loaded from a data source; those of a state "
                 "are taken as they are. Shapes: (O). Types: float32.",
-                {{"with_mean", "What is subtracted."},
-                 {"variance", "What is divided by, as a root."},
+                {{"with_mean", "The mean, which is subtracted."},
+                 {"variance", "The variance, whose square root divides."},
                  {"gamma", "Factors; None: 1.", std::any()},
                  {"beta", "Terms; None: 0.", std::any()},
                  {"epsilon", "Added to the variance.", 0.0F}});

@@ -42,7 +42,7 @@ void describe_softmaxes(Classes& classes) {
 
 template <class K, class Parent>
 void describe_dropout(Classes& classes, const char* name, const char* summary, const char* text) {
-  constexpr const char* kSeedText = "Of the masks.";
+  constexpr const char* kSeedText = "The seed of the masks.";
   classes.push_back(
       describe_kernel<K, Parent>(name, summary)
           .argument(

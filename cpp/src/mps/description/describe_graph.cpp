@@ -25,14 +25,16 @@ const ClassDescription& NNGraph::class_description() {
           .text(
               "The first result is returned, the others are intermediate images. Shapes: as its "
               "nodes have them. Errors: a result that no node makes.")
-          .form({device_argument(), argument<NNImageNodePtr>("result_image", "What it computes."),
-                 argument("result_image_is_needed", true, "Whether it is made.")},
+          .form({device_argument(),
+                 argument<NNImageNodePtr>("result_image", "The image that the graph computes."),
+                 argument("result_image_is_needed", true, "Whether the result is made.")},
                 [](const Given& given) {
                   return made_of(given, {given.get<NNImageNodePtr>("result_image")},
                                  {given.get<bool>("result_image_is_needed")});
                 })
-          .form({device_argument(), argument<Images>("result_images", "What it computes."),
-                 argument<Needed>("results_are_needed", "Of each, whether it is made.")},
+          .form({device_argument(),
+                 argument<Images>("result_images", "The images that the graph computes."),
+                 argument<Needed>("results_are_needed", "For each result, whether it is made.")},
                 [](const Given& given) {
                   return made_of(given, given.get<Images>("result_images"),
                                  given.get<Needed>("results_are_needed"));

@@ -47,7 +47,7 @@ auto of_size(T ImageDescriptor::* member) {
 const ClassDescription& ImageDescriptor::class_description() {
   using D = ImageDescriptor;
   constexpr const char* kFormat = "with_channel_format";
-  Argument format = argument<ChannelFormat>(kFormat, "What an element is.");
+  Argument format = argument<ChannelFormat>(kFormat, "The type of an element.");
   format.accepted = R"("unorm8", "unorm16", "float16", "float32", "float64")";
   static const ClassDescription description =
       Describing<D>("MPSImageDescriptor", "The format and size of images.")
@@ -58,7 +58,7 @@ const ClassDescription& ImageDescriptor::class_description() {
                      argument<std::int64_t>("height", "Rows."),
                      argument<std::int64_t>("feature_channels", "Channels."),
                      argument("number_of_images", std::int64_t{1}, "Images."),
-                     argument("usage", std::int64_t{0}, "It says nothing here.")}},
+                     argument("usage", std::int64_t{0}, "Ignored.")}},
                    [](const Given& given) {
                      const auto number = [&given](const char* name) {
                        return given.get<std::int64_t>(name);
@@ -70,7 +70,7 @@ const ClassDescription& ImageDescriptor::class_description() {
           .settable("height", &D::height, "Rows.")
           .settable("feature_channels", &D::feature_channels, "Channels.")
           .settable("number_of_images", &D::number_of_images, "Images.")
-          .settable("channel_format", &D::channel_format, "What an element is.")
+          .settable("channel_format", &D::channel_format, "The type of an element.")
           .shown([](const D& self) { return to_string(self); });
   return description;
 }
@@ -84,7 +84,7 @@ const ClassDescription& Image::class_description() {
               "Zeros, or a part of another image that shares its memory: slices (location, "
               "length), of which an image has one for every four channels. Errors: slices that are "
               "not there.")
-          .form({argument<Device>("device", "Where it lies."),
+          .form({argument<Device>("device", "The device that holds it."),
                  argument<ImageDescriptor>(kImageDescriptor, kImageSize)},
                 [](const Given& given) {
                   return Image::create(given.get<Device>("device"),
@@ -97,13 +97,13 @@ const ClassDescription& Image::class_description() {
                                           given.get<Neighbours>("slice_range"),
                                           given.get<std::int64_t>("feature_channels"));
                 })
-          .property("device", &Image::device, "Where it lies.")
+          .property("device", &Image::device, "The device that holds it.")
           .property("width", of_size(&ImageDescriptor::width), "Columns.")
           .property("height", of_size(&ImageDescriptor::height), "Rows.")
           .property("feature_channels", of_size(&ImageDescriptor::feature_channels), "Channels.")
           .property("number_of_images", of_size(&ImageDescriptor::number_of_images), "Images.")
           .property("feature_channel_format", of_size(&ImageDescriptor::channel_format),
-                    "What an element is.")
+                    "The type of an element.")
           .settable("label", &Image::label, "A name for messages.")
           .optional_property("parent", &Image::parent,
                              "What sub_image() or the constructor made it a part of; None for "
@@ -133,7 +133,7 @@ const ClassDescription& Image::class_description() {
                     "Before the host reads the image behind a buffer's run; reading waits for the "
                     "device here in any case. Errors: a temporary image; a buffer of another "
                     "device, or one that was committed.",
-                    {{"command_buffer", "What runs before."}})
+                    {{"command_buffer", "The command buffer that runs before."}})
           .class_function("default_allocator", &Image::default_allocator, "Makes permanent images.")
           .function("__repr__", described_text<Image>, "");
   return description;
@@ -145,7 +145,8 @@ const ClassDescription& TemporaryImage::class_description() {
                                         "An image that lives on one command buffer and may be read "
                                         "`read_count` times.")
           .factory("temporary_image", "A new one with a read count of 1.",
-                   {{argument<CommandBufferPtr>("command_buffer", "Where it lives."),
+                   {{argument<CommandBufferPtr>("command_buffer",
+                                                "The command buffer that it lives on."),
                      argument<ImageDescriptor>(kImageDescriptor, kImageSize)}},
                    [](const Given& given) {
                      return Image::temporary(*given.get<CommandBufferPtr>("command_buffer"),
@@ -156,7 +157,7 @@ const ClassDescription& TemporaryImage::class_description() {
           .class_function("prefetch_storage", prefetch_storage,
                           "Makes the memory that programs work in large enough for all of these at "
                           "once; waits for what was committed.",
-                          {{"command_buffer", "Where they will live."},
+                          {{"command_buffer", "The command buffer that they live on."},
                            {"image_descriptor_list", "Their formats and sizes."}})
           .may_wait()
           .settable("read_count", &TemporaryImage::read_count, &TemporaryImage::set_read_count,
@@ -182,7 +183,7 @@ const ClassDescription& ImageAllocator::class_description() {
                          const MaybeKernel& by,
                          std::int64_t count) { return self.image_batch(on, size, of(by), count); },
                     "So many new images of the descriptor's size.",
-                    {buffer, descriptor, kernel, {"count", "How many."}});
+                    {buffer, descriptor, kernel, {"count", "The number of images."}});
   return description;
 }
 

@@ -86,7 +86,8 @@ ClassDescription arithmetic_gradient(Operation operation, const char* summary) {
                                                operation);
                })
       .form({argument<ImageNodes>("gradient_images", "The one gradient of its result."),
-             argument<NNFilterNodePtr>("forward_filter", "Whose gradient it is."), secondary},
+             argument<NNFilterNodePtr>("forward_filter", "The node whose gradient it is."),
+             secondary},
             [operation, name](const Given& given) {
               const auto gradients = given.get<ImageNodes>("gradient_images");
               const auto forward = given.get<NNFilterNodePtr>("forward_filter");
@@ -122,7 +123,7 @@ void describe_arithmetic_nodes(Classes& classes) {
       arithmetic(Operation::kCompare,
                  "1 where a comparison of left and right holds, else 0; it has no gradient.");
   settable_parameter(comparison, "comparison_type", &P::comparison,
-                     "What is asked; EQUAL at the beginning.");
+                     "The comparison; EQUAL at the beginning.");
   classes.insert(
       classes.end(),
       {forward, gradient, arithmetic(Operation::kAdd, "Left plus right."),
@@ -131,7 +132,7 @@ void describe_arithmetic_nodes(Classes& classes) {
        arithmetic(Operation::kDivide, "Left over right; it has no gradient."), comparison,
        arithmetic_gradient(Operation::kAdd, "The incoming gradient itself."),
        arithmetic_gradient(Operation::kSubtract,
-                           "The incoming gradient, or less than nothing of it."),
+                           "The incoming gradient; of the right source, negated."),
        arithmetic_gradient(Operation::kMultiply, "The incoming gradient times the other source.")});
 }
 
@@ -144,7 +145,7 @@ void describe_loss(DescribingNode<T, Parent>& described) {
     described.property(name, [member](const T& node) { return node.descriptor().*member; }, text);
   };
   add("loss_type", &D::loss_type, "The function.");
-  add("reduction_type", &D::reduction_type, "What joins the values.");
+  add("reduction_type", &D::reduction_type, "The reduction of the values.");
   add("number_of_classes", &D::number_of_classes, "For label smoothing.");
   add("reduce_across_batch", &D::reduce_across_batch, "Whether images are joined.");
   add("weight", &D::weight, "A factor of every value.");

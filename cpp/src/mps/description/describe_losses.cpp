@@ -38,7 +38,7 @@ Describing<K, Kernel, Parent> describe_loss(const char* kind, const char* summar
     }
   };
   fixed("loss_type", &D::loss_type, "The function.");
-  fixed("reduction_type", &D::reduction_type, "What joins the values.");
+  fixed("reduction_type", &D::reduction_type, "The reduction of the values.");
   fixed("reduce_across_batch", &D::reduce_across_batch, "Whether images are joined.");
   fixed("number_of_classes", &D::number_of_classes, "For label smoothing.");
   number("weight", &D::weight, "A factor of every value.");
@@ -56,7 +56,7 @@ ClassDescription loss_descriptor() {
   return Describing<D>("MPSCNNLossDescriptor", "A loss kernel's function.")
       .factory("cnn_loss_descriptor", "With Apple's defaults for the rest.",
                {{argument<CNNLossType>("with_type", "The function."),
-                 argument<CNNReductionType>("reduction_type", "What joins the values.")}},
+                 argument<CNNReductionType>("reduction_type", "The reduction of the values.")}},
                [](const Given& given) {
                  D d;
                  d.loss_type = given.get<CNNLossType>("with_type");
@@ -64,7 +64,7 @@ ClassDescription loss_descriptor() {
                  return d;
                })
       .settable("loss_type", &D::loss_type, "The function.")
-      .settable("reduction_type", &D::reduction_type, "What joins the values.")
+      .settable("reduction_type", &D::reduction_type, "The reduction of the values.")
       .settable("reduce_across_batch", &D::reduce_across_batch,
                 "Whether the images are joined too.")
       .settable("weight", &D::weight, "A factor of every value.")
@@ -82,7 +82,7 @@ ClassDescription loss_data() {
                        "Labels or weights of one image in the caller's memory.")
       .factory("cnn_loss_data_descriptor",
                "Copies the data. Types: float32. Errors: fewer numbers than the size has.",
-               {{argument<CNNLossData>("with_data", "The numbers."),
+               {{argument<CNNLossData>("with_data", "The values of the labels."),
                  argument<DataLayout>("layout", "The order of the numbers."),
                  argument<Size>("size", "(width, height, channels).")}},
                [](const Given& given) {
@@ -115,12 +115,12 @@ constexpr const char* kWeightsData = "weights_descriptor";
 ClassDescription loss_labels() {
   using Labels = CNNLossLabels;
   using Data = CNNLossDataDescriptor;
-  const auto device = argument<Device>("device", "Where it runs.");
+  const auto device = argument<Device>("device", "The device that runs it.");
   const auto size = argument<Size>(
       "loss_image_size",
       "(width, height, channels) of the loss as it is reduced; one value where there is none.",
       &kOneOrMore);
-  const auto labels_image = argument<ImagePtr>(kLabelsImage, "What is true.");
+  const auto labels_image = argument<ImagePtr>(kLabelsImage, "The true values.");
   const auto weights_image = optional_argument<ImagePtr>(
       kWeightsImage,
       "One weight per value, or of softmax cross entropy one per class: -sum w t log p.");
@@ -162,7 +162,7 @@ ClassDescription loss_labels() {
           "Data becomes images of float32. The form with a loss image is an addition of "
           "traingraph: the images of a batch may share one's memory.")
       .function("loss_image", &Labels::loss_image, "Where the loss goes.")
-      .function(kLabelsImage, &Labels::labels_image, "What is true.")
+      .function(kLabelsImage, &Labels::labels_image, "The true values.")
       .optional_function(kWeightsImage, &Labels::weights_image, "The weights, or None.");
 }
 

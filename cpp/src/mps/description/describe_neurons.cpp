@@ -99,7 +99,7 @@ const ClassDescription& NeuronDescriptor::class_description() {
           .factory("cnn_neuron_prelu_descriptor",
                    "PReLU with one slope per channel; the slopes are always copied.",
                    {{argument<std::vector<float>>("with_data", "The slopes."),
-                     argument("no_copy", false, "Has no effect.")}},
+                     argument("no_copy", false, "Ignored.")}},
                    [](const Given& given) {
                      D descriptor;
                      descriptor.type = NeuronType::kPReLU;

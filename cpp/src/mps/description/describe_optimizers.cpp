@@ -9,7 +9,7 @@ namespace {
 constexpr const char* kLearningRate = "learning_rate";
 constexpr const char* kDescriptor = "optimizer_descriptor";
 constexpr const char* kDescriptorText = "What every optimizer has.";
-constexpr const char* kDeviceText = "Where it runs.";
+constexpr const char* kDeviceText = "The device that runs it.";
 constexpr Range kTimeSteps{0, static_cast<double>(Optimizer::kMostTimeSteps - 1),
                            "from 0 to 2**53 - 1"};
 constexpr const char* kEpsilonText = "Added to the root; below 1.2e-38 it counts as that.";
@@ -80,14 +80,14 @@ ClassDescription vector_descriptor() {
   return Describing<D>("MPSVectorDescriptor", "A row's size.")
       .factory("vector_descriptor", "Types: float32, or float64 for the reference implementation.",
                {{argument<std::int64_t>("with_length", "Elements.", &kOneOrMore),
-                 argument("data_type", ElementType{}, "What an element is.")}},
+                 argument("data_type", ElementType{}, "The type of an element.")}},
                [](const Given& given) {
                  return D{given.get<std::int64_t>("with_length"),
                           given.get<ElementType>("data_type")};
                })
       .settable("length", &D::length, "Elements.")
       .in(kOneOrMore)
-      .settable("data_type", &D::data_type, "What an element is.")
+      .settable("data_type", &D::data_type, "The type of an element.")
       .property("vectors", one_row<D>, kVectorsText)
       .property("vector_bytes", &D::vector_bytes, kBytesText)
       .class_function("vector_bytes_for_length",
@@ -95,7 +95,7 @@ ClassDescription vector_descriptor() {
                         return D{length, type}.vector_bytes();
                       },
                       "How long a row is, with nothing behind it. Units: bytes. Errors: below 1.",
-                      {{"length", "Elements."}, {"data_type", "What an element is."}})
+                      {{"length", "Elements."}, {"data_type", "The type of an element."}})
       .not_copied();
 }
 
@@ -157,7 +157,8 @@ ClassDescription gradient_descent() {
              0.0f, false)
       .argument(kMomentum, &K::momentum_scale, kMomentumText)
       .in(kShare)
-      .argument("use_nesterov_momentum", &K::use_nesterov_momentum, "Which form.")
+      .argument("use_nesterov_momentum", &K::use_nesterov_momentum,
+                "Whether the momentum is Nesterov's.")
       .kept_argument(kDescriptor, whole_descriptor, kDescriptorText)
       .made_of<Device, float, bool, NNOptimizerDescriptor>(
           "Shapes: vectors of as many elements as the values. Vectors: one of momentum unless "
@@ -219,22 +220,24 @@ ClassDescription adam() {
 const ClassDescription& Vector::class_description() {
   static const ClassDescription description =
       Describing<Vector, Vector>("MPSVector", "A row of numbers on a device.")
-          .form({argument<Device>("device", "Where it lies."),
-                 argument<VectorDescriptor>("descriptor", "Its size.")},
-                [](const Given& given) {
-                  const auto size = given.get<VectorDescriptor>("descriptor");
-                  return std::make_shared<Vector>(given.get<Device>("device"), size.length,
-                                                  size.data_type.type);
-                })
-          .form({argument<std::shared_ptr<Buffer>>("buffer", "The numbers, which it shares."),
-                 argument<VectorDescriptor>("descriptor", "Its size.")},
-                [](const Given& given) {
-                  const auto size = given.get<VectorDescriptor>("descriptor");
-                  return std::make_shared<Vector>(given.get<std::shared_ptr<Buffer>>("buffer"),
-                                                  size.length, size.data_type.type);
-                })
+          .form(
+              {argument<Device>("device", "The device that holds it."),
+               argument<VectorDescriptor>("descriptor", "The length and the type of an element.")},
+              [](const Given& given) {
+                const auto size = given.get<VectorDescriptor>("descriptor");
+                return std::make_shared<Vector>(given.get<Device>("device"), size.length,
+                                                size.data_type.type);
+              })
+          .form(
+              {argument<std::shared_ptr<Buffer>>("buffer", "The numbers, which it shares."),
+               argument<VectorDescriptor>("descriptor", "The length and the type of an element.")},
+              [](const Given& given) {
+                const auto size = given.get<VectorDescriptor>("descriptor");
+                return std::make_shared<Vector>(given.get<std::shared_ptr<Buffer>>("buffer"),
+                                                size.length, size.data_type.type);
+              })
           .text("Zeros, or the numbers in a buffer.")
-          .property("device", &Vector::device, "Where it lies.")
+          .property("device", &Vector::device, "The device that holds it.")
           .property("length", &Vector::length, "Elements.")
           .property("vectors", one_row<Vector>, kVectorsText)
           .property(
@@ -243,7 +246,7 @@ const ClassDescription& Vector::class_description() {
           .property("data", &Vector::data, "The bytes.")
           .property(
               "data_type", [](const Vector& vector) { return descriptor_of(vector).data_type; },
-              "What an element is.");
+              "The type of an element.");
   return description;
 }
 

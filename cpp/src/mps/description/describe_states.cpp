@@ -22,7 +22,7 @@ auto kernel_of(Get get) {
 }
 
 Argument command_buffer() {
-  return argument<CommandBufferPtr>("command_buffer", "Where it lives.");
+  return argument<CommandBufferPtr>("command_buffer", "The command buffer that it lives on.");
 }
 
 // --- convolutions --------------------------------------------------------------------------------

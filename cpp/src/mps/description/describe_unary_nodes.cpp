@@ -67,7 +67,7 @@ void describe_dropout(DescribingNode<T, Parent>& described) {
   parameter(described, "keep_probability", &DropoutParameters::keep_probability,
             "What part of the elements stays.")
       .in(kProbability);
-  parameter(described, "seed", &DropoutParameters::seed, "Of the masks.");
+  parameter(described, "seed", &DropoutParameters::seed, "The seed of the masks.");
   parameter(described, "mask_stride_in_pixels", strides_of,
             "(width, height, depth); 0: one decision for all elements along the axis.")
       .in(kZeroOrOne);
@@ -78,7 +78,7 @@ void describe_dropout_nodes(Classes& classes) {
   auto forward = forward_node(
       row, "MPSCNNDropout in a graph.", "Each encoding has another mask.",
       {argument("keep_probability", 0.5f, "What part of the elements stays.", &kProbability),
-       argument("seed", std::uint64_t{0}, "Of the masks."),
+       argument("seed", std::uint64_t{0}, "The seed of the masks."),
        argument("mask_stride_in_pixels", Coordinate{1, 1, 1},
                 "(width, height, depth); 0: one decision for all elements along the axis.",
                 &kZeroOrOne)},
@@ -124,7 +124,7 @@ void describe_rearrangements(Classes& classes) {
       {argument<Coordinate>("padding_size_before", "Before the first element of each axis.",
                             &kLimit),
        argument<Coordinate>("padding_size_after", "After the last element of each axis.", &kLimit),
-       argument<EdgeMode>("edge_mode", "What the padding is.")},
+       argument<EdgeMode>("edge_mode", "The pixels outside of the source.")},
       [](const Given& given) {
         const auto before = given.get<Coordinate>("padding_size_before");
         const auto after = given.get<Coordinate>("padding_size_after");
@@ -216,7 +216,8 @@ void describe_scale_nodes(Classes& classes) {
           "has none of.",
           {size}, scale)
           .form(
-              {source_argument(), argument<TransformProvider>("transform_provider", "None."), size},
+              {source_argument(),
+               argument<TransformProvider>("transform_provider", "None: no other is taken."), size},
               [scale](const Given& given) {
                 if (given.get<TransformProvider>("transform_provider").is_given) {
                   throw Unsupported("[" + std::string(kScaleNodes[0].name) +

@@ -102,9 +102,10 @@ template <class D, class K>
 void describe_channels_of(D& described, const K* kernel) {
   using C = CNNConvolutionDescriptor;
   describe_source(described, kernel);
-  describe_size(described, "input_feature_channels", &C::input_feature_channels, "Of the source.");
+  describe_size(described, "input_feature_channels", &C::input_feature_channels,
+                "Channels of the source.");
   describe_size(described, "output_feature_channels", &C::output_feature_channels,
-                "Of the result.");
+                "Channels of the result.");
   describe_reloads<K>(described);
   describe_export<K>(described);
 }
@@ -135,7 +136,7 @@ void describe_arrays(Describing<K, Kernel, Parent>& described) {
       {device_argument(),
        argument<CNNConvolutionDescriptor>("convolution_descriptor", "The sizes."),
        argument<Float32Elements>("kernel_weights", "(O, kernel_height, kernel_width, I / groups)."),
-       biases, argument("flags", std::int64_t{0}, "None.", &kZero)},
+       biases, argument("flags", std::int64_t{0}, "No flags.", &kZero)},
       [](const Given& given) {
         if (given.get<std::int64_t>("flags") != 0) {
           throw InvalidArgument("[MPSCNNConvolution] expected flags of 0 but got others");

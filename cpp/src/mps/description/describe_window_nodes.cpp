@@ -81,7 +81,7 @@ void describe_pooling_nodes(Classes& classes) {
       return std::make_shared<Node>(row, given.get<NNImageNodePtr>("source"), window_of(given));
     });
     Arguments rest = sizes;
-    rest.push_back(optional_argument<PaddingPolicy>("padding_policy", "Says nothing here."));
+    rest.push_back(optional_argument<PaddingPolicy>("padding_policy", "Ignored."));
     auto gradient = gradient_node<KernelWindow, Gradient>(
         row, "The gradient kernel in a graph.",
         "The window is the forward node's; so is the padding, whatever the policy says.", rest,
