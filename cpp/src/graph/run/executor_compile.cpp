@@ -6,6 +6,7 @@
 #include "graph/data/data_binding.h"
 #include "graph/run/executor.h"
 #include "passes/passes.h"
+#include "runtime/device_memory.h"
 #include "runtime/diagnostics.h"
 #include "runtime/memory/allocator.h"
 #include "runtime/threads/interruption.h"

@@ -1,6 +1,7 @@
 // Images, temporary ones, and their descriptor.
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
+#include <traingraph/mps/coding.h>
 #include <traingraph/mps/image.h>
 #include <traingraph/mps/kernel.h>
 
