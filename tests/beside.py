@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 TESTS = Path(__file__).resolve().parent
-# Of rows of the table of gradients.
-sys.path.append(str(TESTS.parent / "tools"))
 
 
 def beside(folder: str, table: str) -> dict[str, Any]:

@@ -149,8 +149,8 @@ def cell(data_type, device="reference", bound=1e-7):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("MLCActivationLayer hard_sigmoid", {"size": "odd"}), ("MLCSoftmaxLayer", {"size": "vector"}),
-     ("MLCConvolutionLayer", {"size": "odd"}), ("MLCLossLayer huber", {"size": "ties"})],
+    [("MLCActivationLayer hard_sigmoid", {"case": 0}), ("MLCSoftmaxLayer", {"case": 0}),
+     ("MLCConvolutionLayer", {"case": 0}), ("MLCLossLayer huber", {"size": "ties"})],
 )  # fmt: skip
 @pytest.mark.parametrize(
     ("data_type", "bound"),

@@ -2,12 +2,13 @@
 
 python tools/gradient_table.py [--quick] [--json FILE] [--device NAME …] [--row TEXT] [--write]
 
-Options of each layer are drawn so that every pair of their values occurs. Errors are relative to
-the largest entry of what is compared: in float64 gradients beside differences of the reference (the
-rule of kinks is in tools/gradient_rows/quotients.py), values and gradients beside PyTorch; in other
-types both beside the reference in float64, over numbers that the type holds. Exits with 1 where one
-is above the bound of its type, where a layer runs by `supports_data_type` and has no row, and where
-a class of layers is missing. --write puts the table into docs/gradients.md.
+Options are drawn as the fuzz draws them, or so that every pair of values occurs. Errors are
+relative to the largest entry of what is compared: in float64 gradients beside differences of the
+reference (the rule of kinks is in tools/gradient_rows/quotients.py), values and gradients beside
+PyTorch; in other types both beside the reference in float64, over numbers that the type holds.
+Exits with 1 where one is above the bound of its type, where a layer runs by `supports_data_type`
+and has no row, and where a class of layers is missing. --write puts the table into
+docs/gradients.md.
 """
 
 import argparse

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from gradient_rows.sample import SHAPES as SIZES
-from gradient_rows.sample import Row, Sample, Values
 from random_graphs.layer import Layer, need, same, written
 
 import traingraph as tg
@@ -64,27 +62,6 @@ DRAWN = {
             sources[0], options["dimension"]
         ),
     ),
-}
-
-
-def measured(choice):
-    shape = SIZES[choice["size"]]
-    need(choice["dimension"] < len(shape))
-    options = {"operation": choice["operation"], "dimension": choice["dimension"]}
-    return Sample(DRAWN["MLCSoftmaxLayer"], options, [Values(shape, -3, 3)])
-
-
-MEASURED = {
-    "MLCSoftmaxLayer": Row(
-        "MLCSoftmaxLayer",
-        "",
-        {
-            "size": ["odd", "ones", "vector", "large"],
-            "operation": list(EXPECTED),
-            "dimension": [0, 1, 2, 3],
-        },
-        measured,
-    )
 }
 
 

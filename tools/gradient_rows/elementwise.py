@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from random_graphs.activations import NUMBERS
 from random_graphs.elementwise import ARITHMETIC
 from random_graphs.layer import Layer, joined, need, written
 from random_graphs.table import LAYERS
@@ -10,30 +9,6 @@ from random_graphs.table import LAYERS
 from .sample import SHAPES, SIZES, TIES, Row, Sample, Values, coarse
 
 Choice = dict[str, Any]
-
-
-# --- activations
-
-
-def activation(kind: str) -> Row:
-    ranges, defaults = NUMBERS[kind]
-    if kind == "hard_sigmoid":  # not so flat that a rounding of the result is many of the source
-        ranges = ((0.25, 1.5), ranges[1])
-    factors: Choice = {"size": TIES}
-    for name, (low, high) in zip("ab", ranges, strict=False):
-        factors[name] = [low, high] if kind == "clamp" else [None, low, high]
-
-    def make(choice: Choice) -> Sample:
-        options: Choice = {"type": kind}
-        given = [choice.get(name) for name in "ab"[: len(ranges)]]
-        if any(value is not None for value in given):
-            pairs = zip("ab", given, defaults, strict=False)
-            options |= {name: usual if value is None else value for name, value, usual in pairs}
-        # Wide enough for the ends of hard swish at 3.
-        source = Values(SHAPES[choice["size"]], -4, 4)
-        return Sample(LAYERS["MLCActivationLayer"], options, [source], coarse=coarse(choice))
-
-    return Row("MLCActivationLayer", kind, factors, make)
 
 
 # --- arithmetic
@@ -168,7 +143,6 @@ def dropout(choice: Choice) -> Sample:
 
 
 ROWS = [
-    *(activation(kind) for kind in NUMBERS),
     *(arithmetic(operation) for operation in [*OF_TWO, *DOMAINS]),
     *(comparison(operation) for operation in [*RELATIONS, *LOGICAL]),
     Row(

@@ -31,6 +31,14 @@ def tensor_type(dtype: str) -> str:
 PRECISION = {"tf32": "tf32", "float16": "mixed_float16", "bfloat16": "mixed_bfloat16"}
 
 
+def in_place(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What a graph writes into: bits of 16 as memory, which NumPy may have no type for."""
+    return {
+        name: tg.MLCTensorData(bytes_no_copy=array) if array.dtype == np.uint16 else array
+        for name, array in arrays.items()
+    }
+
+
 def identity(graph: Any, source: Any) -> Any:
     """The product of the source and the identity, where that is small."""
     shape = list(source.descriptor.shape)
@@ -141,10 +149,10 @@ class Graph:
 
     def numpy_type(self, tensor: Any) -> Any:
         name = tensor.descriptor.data_type.name.lower()
-        return np.dtype({"boolean": "bool"}.get(name, name))
+        return np.dtype({"boolean": "bool", "bfloat16": "uint16"}.get(name, name))
 
     def is_float(self, tensor: Any) -> bool:
-        return self.numpy_type(tensor).kind == "f"
+        return "float" in tensor.descriptor.data_type.name.lower()
 
     def feed(self, at: int, array: np.ndarray) -> None:
         kind = self.types[at]
@@ -170,8 +178,8 @@ class Graph:
         if self.sample.is_loss:
             made = self.training.execute_forward(options="synchronous").result
             return [np.array(made, np.float64)]
-        self.training.execute_forward(outputs_data=self.found, options="synchronous")
-        return [np.array(self.found[f"r{k}"], np.float64) for k in range(len(self.results))]
+        self.training.execute_forward(outputs_data=in_place(self.found), options="synchronous")
+        return [self.from_bits(array, array.dtype.name) for array in self.found.values()]
 
     def gradients(self, starts: list[np.ndarray]) -> dict[int, np.ndarray]:
         """Of the last forward pass, by the array's number."""
@@ -186,11 +194,7 @@ class Graph:
             )
             for k in self.differentiated
         }
-        into = {
-            name: tg.MLCTensorData(bytes_no_copy=array) if array.dtype == np.uint16 else array
-            for name, array in raw.items()
-        }
-        self.training.execute_gradient(outputs_data=into, options="synchronous")
+        self.training.execute_gradient(outputs_data=in_place(raw), options="synchronous")
         found = {k: self.from_bits(raw[f"g{k}"], self.types[k]) for k in self.differentiated}
         for k, (role, tensor) in enumerate(self.tensors.items()):
             if role not in self.sample.layer.running and not self.sample.frozen:
@@ -204,6 +208,6 @@ class Graph:
     def from_bits(raw: np.ndarray, kind: str) -> np.ndarray:
         if kind == "float16":
             return raw.view(np.float16).astype(np.float64)
-        if kind == "bfloat16":
+        if kind in ("bfloat16", "uint16"):
             return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
         return raw.astype(np.float64)

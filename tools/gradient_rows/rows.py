@@ -1,16 +1,12 @@
-"""All rows of the table. A new layer has its row beside its tests: `MEASURED` of a file of
-tests/layers. Families have theirs in files of this folder.
-"""
+"""All rows of the table. What no family names is drawn as the fuzz draws it."""
 
-from beside import beside
+from random_graphs.table import LAYERS
 
-from . import elementwise, losses, movement, sequences, weighted
+from . import drawn, elementwise, losses, reductions, sequences
+from .sample import Row
 
-ROWS = [
-    *(
-        row
-        for family in (elementwise, movement, weighted, sequences, losses)
-        for row in family.ROWS
-    ),
-    *beside("layers", "MEASURED").values(),
+ROWS: list[Row] = [
+    row for family in (elementwise, reductions, drawn, sequences, losses) for row in family.ROWS
 ]
+ROWS += [drawn.row(kind, 24) for kind in LAYERS.keys() - {row.kind for row in ROWS}]
+ROWS.sort(key=lambda row: row.kind)  # kinds of one class stay in their order

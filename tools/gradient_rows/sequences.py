@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 from random_graphs.layer import Shape, need
+from random_graphs.table import LAYERS
 
-from .movement import sample
 from .sample import Row, Sample, Values
 
 Choice = dict[str, Any]
@@ -20,6 +20,12 @@ FUNCTIONS = {
 SEQUENCES: dict[str, Shape] = {
     "odd": [3, 4, 5], "ones": [1, 1, 1], "vector": [17, 2, 3], "large": [128, 8, 64]
 }  # fmt: skip
+
+
+def sample(name: str, options: Choice, sources: list[Values], **more: Any) -> Sample:
+    made = Sample(LAYERS[name], options, sources, **more)
+    made.layer.results(options, made.shapes)  # raises where they do not fit
+    return made
 
 
 def lstm(choice: Choice) -> Sample:
