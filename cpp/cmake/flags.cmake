@@ -6,13 +6,22 @@ target_compile_options(traingraph_flags INTERFACE
   # GCC 12 sees overlapping copies in operator+ of std::string where there are none (PR 105651).
   $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>
   # The sort of GCC 12's standard library calls what C++17 deprecates; Clang reports it at the caller.
-  # And a class without virtual functions of its own in a source has a vtable in the core and another
-  # in the bindings, which hide it: a cast that compares vtables would take them for two classes.
-  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations;-fno-assume-unique-vtables>
+  $<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wno-deprecated-declarations>
   # Never -ffast-math: it removes NaN tests and changes the rounding mode of the importing process.
   -fno-math-errno
   # Messages with __FILE__ name the file within the project, not within the builder's disk.
   "-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=")
+
+# A class without virtual functions of its own in a source has a vtable in the core and another in
+# the bindings, which hide it: a cast that compares vtables would take them for two classes.
+include(CheckCXXCompilerFlag)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  check_cxx_compiler_flag(-fno-assume-unique-vtables TRAINGRAPH_HAS_UNIQUE_VTABLES)
+  if(TRAINGRAPH_HAS_UNIQUE_VTABLES)
+    target_compile_options(traingraph_flags INTERFACE
+      $<$<COMPILE_LANGUAGE:CXX,OBJCXX>:-fno-assume-unique-vtables>)
+  endif()
+endif()
 
 # Of sources that run rarely and are compiled often. GCC does less for -Og than for -O1, and inlining
 # functions that are called once leaves less to compile.
@@ -35,7 +44,6 @@ endif()
 # alone, and tables of addresses that are read-only once the library is loaded.
 if(LINUX AND NOT TRAINGRAPH_SANITIZE)
   set(hardening -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=3)
-  include(CheckCXXCompilerFlag)
   check_cxx_compiler_flag(-fcf-protection=full TRAINGRAPH_HAS_CF_PROTECTION)
   if(TRAINGRAPH_HAS_CF_PROTECTION)
     list(APPEND hardening -fcf-protection=full)

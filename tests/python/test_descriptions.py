@@ -183,6 +183,20 @@ def test_a_value_shows_what_it_is_made_of() -> None:
     )
 
 
+FLOATS = (
+    "0.0", "-0.0", "1.0", "-2.5", "0.1", "1e-04", "0.001", "1e-07", "1e-45", "1e+08", "12345679.0",
+    "16777216.0", "3.4028235e+38", "1.1754944e-38", "1.2621775e-29", "-1.5474251e+26",
+    "1.2379401e+27", "9.536743e-07",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", FLOATS)
+def test_a_float_has_the_fewest_digits_that_read_back(text: str) -> None:
+    """Of three powers of two the fewest are not the nearest ones."""
+    shown = repr(tg.MLCActivationDescriptor(type="relu", a=float(text)))
+    assert f" a={text} " in shown
+
+
 def test_layers_and_optimizers_are_shown_alike() -> None:
     of_objects = is_a("MLCLayer", "MLCOptimizer")
     assert not [name for name in of_objects if "__repr__" in vars(getattr(_core, name))]

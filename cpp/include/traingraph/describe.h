@@ -472,7 +472,7 @@ class Describing : public ClassDescriber {
   template <class Call>
   Describing& add_function(const char* name, Call call, const char* text,
                            const std::vector<Taken>& taken, bool optional) {
-    const auto types = [call] {
+    const auto types = [] {
       auto all = decltype(describing::taken_by(call)){};
       if constexpr (std::is_member_function_pointer_v<Call>) {
         return all;

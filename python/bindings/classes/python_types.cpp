@@ -2,7 +2,7 @@
 #include "classes/python_types.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cmath>
 #include <typeindex>
 #include <unordered_map>
 #include <variant>
@@ -37,6 +37,31 @@ std::string annotation(const ValueType& type, std::string PythonType::* which) {
   const PythonType* const row = find(type);
   const std::string name = row != nullptr ? row->*which : described_class(*type.type).name;
   return type.optional ? name + " | None" : name;
+}
+
+// With the fewest digits that Python reads as this number, in the form 'e' or 'f'.
+std::string shortest_text(float number, char form) {
+  const auto is_read = [&](const std::string& text) {
+    return static_cast<float>(py::float_(py::str(text))) == number;
+  };
+  for (int places = 0;; ++places) {
+    std::string text = py::str("{:." + std::to_string(places) + form + "}").format(number);
+    if (is_read(text)) return text;
+    // A power of two may lie too far above its nearest digits, and not below the next ones.
+    char& last = text[std::min(text.find('e'), text.size()) - 1];
+    if (last == '9') continue;
+    ++last;
+    if (is_read(text)) return text;
+  }
+}
+
+// As std::to_chars, which Apple's library has for float from macOS 13.3 on.
+std::string text_of(float number) {
+  if (!std::isfinite(number)) {
+    return std::string(std::signbit(number) ? "-" : "") + (std::isnan(number) ? "nan" : "inf");
+  }
+  const std::string scientific = shortest_text(number, 'e'), plain = shortest_text(number, 'f');
+  return scientific.size() < plain.size() ? scientific : plain;
 }
 
 // Two float32 numbers for each: pairs, an array, or bytes.
@@ -219,10 +244,9 @@ py::object cast_value(const ValueType& type, const std::any& value, py::handle o
 
 std::string text_of(const ValueType& type, const std::any& value) {
   if (const auto* number = std::any_cast<float>(&value)) {
-    char text[32];
-    const std::string shortest(text, std::to_chars(text, text + sizeof text, *number).ptr);
-    const bool is_whole = shortest.find_first_not_of("-0123456789") == std::string::npos;
-    return is_whole ? shortest + ".0" : shortest;
+    const std::string text = text_of(*number);
+    const bool is_whole = text.find_first_not_of("-0123456789") == std::string::npos;
+    return is_whole ? text + ".0" : text;
   }
   const py::object object = cast_value(type, value, {});
   if (!object.is_none() && py::hasattr(object, "_name_")) {  // a member of an enumeration
