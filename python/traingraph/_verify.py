@@ -102,30 +102,41 @@ def compare_kernel(device: str, script: pathlib.Path, name: str) -> Kernel:
     return {"name": name, "verdict": "PASS" if passed else "FAIL", "deviation": said}
 
 
-def compare_kernels(device: str, tests: pathlib.Path) -> list[Kernel]:
-    """Compares what the tests list of this device, and prints a table.
+def save(found: Report, report: pathlib.Path) -> None:
+    """Writes the report, of which there is the old one or the new one at any time."""
+    partial = report.with_name(f".{report.name}.partial")
+    partial.write_text(json.dumps(found, indent=2) + "\n")
+    partial.replace(report)
+
+
+def compare_kernels(tests: pathlib.Path, found: Report, report: pathlib.Path) -> None:
+    """Compares what the tests list of this device and the report lacks, and prints a table.
 
     Their script prints the names without an argument. With one it prints the largest deviation of a
     result as a share of its largest number, or what is wrong, and returns 0 where nothing is.
     """
+    device, rows = found["backend"], found["kernels"]
     script = tests / "verify" / f"{device}.py"
     if not script.is_file():
-        return []
+        return
     listed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
     if listed.returncode != 0:
-        return [{"name": script.name, "verdict": "FAIL", "deviation": listed.stderr[-4000:]}]
+        rows[:] = [{"name": script.name, "verdict": "FAIL", "deviation": listed.stderr[-4000:]}]
+        return
     names = listed.stdout.splitlines()
     width = max(map(len, names))
     print(f"{'kernel':{width}}  result  deviation")
-    rows = []
+    done = {row["name"] for row in rows}
     for name in names:
+        if name in done:
+            continue
         row = compare_kernel(device, script, name)
         print(f"{name:{width}}  {row['verdict']:6}  {row['deviation']}", flush=True)
         rows.append(row)
-    return rows
+        save(found, report)
 
 
-def begin(device: str, report: pathlib.Path) -> Report:
+def begin(device: str, tests: pathlib.Path, report: pathlib.Path) -> Report:
     """The report in this file, if it is about this machine and not finished, or a new one."""
     note, error = describe_device(device)
     made: Report = {
@@ -136,7 +147,7 @@ def begin(device: str, report: pathlib.Path) -> Report:
         "error": error,
         "kernels": [],
         "files": [],
-        "files_left": 0,
+        "files_left": len(files_of(tests)),
         "verdict": "FAIL" if error else "UNFINISHED",
     }
     about = ("traingraph", "backend", "device", "machine", "error", "verdict")
@@ -151,18 +162,21 @@ def begin(device: str, report: pathlib.Path) -> Report:
     return made
 
 
+def files_of(tests: pathlib.Path) -> list[str]:
+    """The files of the suites, in the order in which they run."""
+    files = [file for name in SUITES for file in sorted((tests / name).rglob("test_*.py"))]
+    return [file.relative_to(tests).as_posix() for file in files]
+
+
 def run_suites(tests: pathlib.Path, found: Report, report: pathlib.Path) -> None:
     """Runs the files that the report lacks, and writes it after each."""
-    files = [file for name in SUITES for file in sorted((tests / name).rglob("test_*.py"))]
     done = {row["file"] for row in found["files"]}
-    left = [file for file in files if file.relative_to(tests).as_posix() not in done]
-    while True:
-        found["files_left"] = len(left)
-        report.write_text(json.dumps(found, indent=2) + "\n")
-        if not left:
-            return
-        row = run_file(found["backend"], tests, left.pop(0), SECONDS_EACH)
+    left = [file for file in files_of(tests) if file not in done]
+    while left:
+        row = run_file(found["backend"], tests, tests / left.pop(0), SECONDS_EACH)
         found["files"].append(row)
+        found["files_left"] = len(left)
+        save(found, report)
         counts = f"{row['passed']} passed, {row['skipped']} skipped, {len(row['failures'])} failed"
         print(f"{row['file']}: {counts}, {row['seconds']} s", flush=True)
 
@@ -177,12 +191,13 @@ def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
         raise traingraph.InvalidArgument(
             f"[verify] expected the tests of the source repository in {tests} but got none"
         )
-    found = begin(device, report)
+    found = begin(device, tests, report)
+    save(found, report)
     note = found["device"]
     if not found["error"]:
+        write_note(device, [])
         if not found["files"]:
-            write_note(device, [])
-            found["kernels"] = compare_kernels(device, tests)
+            compare_kernels(tests, found, report)
         right = [row["name"] for row in found["kernels"] if row["verdict"] == "PASS"]
         write_note(device, right)
         run_suites(tests, found, report)
@@ -192,6 +207,6 @@ def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
         print(f"{passed} tests passed, {failures} failed")
         if found["verdict"] == "PASS":
             write_note(device, ["PASS", *right])
-    report.write_text(json.dumps(found, indent=2) + "\n")
+    save(found, report)
     print(f"{found['verdict']}: {note or found['error']}; the report is {report.resolve()}")
     return 0 if found["verdict"] == "PASS" else 1

@@ -48,7 +48,8 @@ def run_file(device: str, tests: pathlib.Path, file: pathlib.Path, limit: float)
         for _ in range(1 + RESTARTS):
             status, ended, output = run(command, environment, limit)
             rows = _verify_record.read(record)
-            if status in (0, 1, 5):  # as pytest ends after its tests
+            failed = any(row["outcome"] == "failed" for row in rows.values())
+            if status in (0, 5) or (status == 1 and failed):  # as pytest ends after its tests
                 break
             last = "\n".join([ended, *output.splitlines()[-LAST_LINES:]])
             begun = [test for test, row in rows.items() if row["outcome"] == "begun"]

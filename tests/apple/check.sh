@@ -18,7 +18,8 @@ command -v clang++-19 >/dev/null || { echo "clang++-19 is not installed" >&2 && 
 of_backends=(tests/apple/test_metal.py tests/apple/test_images_between_ops.py
   tests/apple/test_named_*.py tests/apple/test_verified_kernels.py
   tests/apple/test_steps_in_flight.py tests/apple/test_bnns_backend.py
-  tests/apple/test_bnns_verification.py tests/apple/test_stand_ins.py)
+  tests/apple/test_bnns_verification.py tests/apple/test_stand_ins.py
+  tests/apple/test_verify_on_doubles.py)
 without_package=(tests/apple "${of_backends[@]/#/--ignore=}")
 
 doubles() {

@@ -8,6 +8,7 @@ import pickle
 import signal
 import socket
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +181,8 @@ FAILURES: dict[str, tuple[str, Callable[[Path], None], int, int]] = {
     "long name": ("n" * 250, lambda path: None, errno.ENAMETOOLONG, errno.ENOENT),
     "surrogate": ("\udcff/x", lambda path: None, errno.ENOENT, errno.ENOENT),
 }
+# A Mac's file systems may refuse a name that is no UTF-8 as such.
+OF_A_MAC = {"surrogate": errno.EILSEQ} if sys.platform == "darwin" else {}
 
 
 @pytest.mark.parametrize("case", FAILURES)
@@ -195,9 +198,10 @@ def test_errors_have_a_number_and_a_name(tmp_path: Path, graphs: list[Graph], ca
                 call(path)
             error = raised.value
             assert isinstance(error, OSError)
-            assert (error.errno, error.filename) == (number, str(path))
+            assert error.errno in (number, OF_A_MAC.get(case, number))
+            assert error.filename == str(path)
             if number not in (errno.EISDIR,):
-                assert os.strerror(number) in error.strerror
+                assert os.strerror(error.errno) in error.strerror
             text = os.fsencode(path).decode(errors="backslashreplace")
             assert str(error) == f"[file '{text}'] {error.strerror}"
             other = pickle.loads(pickle.dumps(error))

@@ -1,6 +1,7 @@
 """``python -m traingraph verify``: what it runs, reports and notes."""
 
 import json
+import os
 import warnings
 from pathlib import Path
 
@@ -134,6 +135,40 @@ def test_a_file_whose_tests_all_end_it_is_given_up(suite: Path) -> None:
     *tests, last = failures(report)
     assert len(tests) == 6
     assert last["message"] == "given up after 6 processes that ended"
+
+
+def test_without_pytest_the_report_says_so(suite: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    site = suite.parent / "site"
+    site.mkdir()
+    (site / "pytest.py").write_text("import sys\nsys.exit('no pytest here')\n")
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    status, report, _ = verify(suite, good=PASSES)
+    (failure,) = failures(report)
+    assert (status, failure["test"]) == (1, str(suite / "layers/test_good.py"))
+    assert failure["message"] == "ended with exit status 1\nno pytest here"
+
+
+def test_a_comparison_that_is_cut_short_is_gone_on_with(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare, names = _verify.compare_kernel, []
+
+    def compare_kernel(device: str, script: Path, name: str) -> object:
+        names.append(name)
+        if names == ["Right", "Wrong one"]:
+            raise KeyboardInterrupt
+        return compare(device, script, name)
+
+    monkeypatch.setattr(_verify, "compare_kernel", compare_kernel)
+    (suite / "verify").mkdir()
+    (suite / "verify" / "cpu.py").write_text(KERNELS)
+    with pytest.raises(KeyboardInterrupt):
+        verify(suite, good=PASSES)
+    unfinished = json.loads((suite.parent / "report.json").read_text())
+    assert (unfinished["verdict"], unfinished["files_left"]) == ("UNFINISHED", 1)
+    assert [row["name"] for row in unfinished["kernels"]] == ["Right"]
+    assert verify(suite, good=PASSES)[0] == 0
+    assert names == ["Right", "Wrong one", "Wrong one", "Ends", "Composed"]
 
 
 def test_a_report_that_is_not_finished_is_gone_on_with(
