@@ -158,6 +158,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->constants = std::move(constants_before);
     throw;
   }
+  if (before != nullptr) executor->share_failures(*before);
   // Copies of data lie in the device's memory.
   if (before != nullptr && device_before == device) executor->take_over(*before);
   const std::lock_guard lock(structure());

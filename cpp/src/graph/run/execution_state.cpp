@@ -20,20 +20,65 @@ void ExecutionState::raise() {
   std::rethrow_exception(error);
 }
 
-void UnseenFailure::keep(const std::shared_ptr<ExecutionState>& failed) {
-  const std::lock_guard lock(mutex_);
-  if (first_ == nullptr || first_->raised) first_ = failed;
-  is_there_.store(true, std::memory_order_release);
+namespace {
+
+using Failed = std::shared_ptr<ExecutionState>;
+
+// Takes out of the list those that are `gone`, which calls it with each. What is taken goes without
+// the lock, and one after another: a long list would overflow the stack.
+template <class IsGone>
+Failed take_out(Failed& first, const IsGone& is_gone) {
+  Failed gone;
+  for (Failed* at = &first; *at != nullptr;) {
+    if (!is_gone(*at)) {
+      at = &(*at)->next_failed;
+      continue;
+    }
+    Failed one = std::move(*at);
+    *at = std::move(one->next_failed);
+    one->next_failed = std::move(gone);
+    gone = std::move(one);
+  }
+  return gone;
 }
 
-void UnseenFailure::raise_first() {
-  std::shared_ptr<ExecutionState> failure;
+void drop(Failed list) {
+  while (list != nullptr) list = Failed(std::move(list->next_failed));
+}
+
+}  // namespace
+
+UnseenFailures::~UnseenFailures() { drop(std::move(first_)); }
+
+void UnseenFailures::keep(const std::shared_ptr<ExecutionState>& failed) noexcept {
+  Failed gone;
+  {
+    const LockUnlessLost lock(mutex_);
+    if (!lock) return;
+    gone = take_out(first_, [](const Failed& one) { return one->raised.load(); });
+    Failed* last = &first_;
+    while (*last != nullptr) last = &(*last)->next_failed;
+    *last = failed;
+    is_there_.store(true, std::memory_order_release);
+  }
+  drop(std::move(gone));
+}
+
+void UnseenFailures::raise_first() {
+  Failed unseen, gone;
   {
     const std::lock_guard lock(mutex_);
-    std::swap(failure, first_);
-    is_there_ = false;
+    gone = take_out(first_, [&unseen](const Failed& one) {
+      if (one->raised) return true;
+      // Nobody but this list: no handle, nor a thread that is about to raise it.
+      if (one.use_count() > 1) return false;
+      if (!one->raised.exchange(true) && unseen == nullptr) unseen = one;
+      return true;
+    });
+    is_there_ = first_ != nullptr;
   }
-  if (failure != nullptr && !failure->raised) failure->raise();
+  drop(std::move(gone));
+  if (unseen != nullptr) unseen->raise();
 }
 
 }  // namespace traingraph

@@ -27,18 +27,25 @@ struct ExecutionState {
   double seconds = 0;
   std::shared_ptr<const Profile> profile;
   std::vector<std::function<void()>> continuations;
+  std::shared_ptr<ExecutionState> next_failed;  // guarded by the mutex of UnseenFailures
 
   void finish();
   // Raises the error if there is one.
   void raise();
 };
 
-// The first failed execution whose error nobody has seen. Has a mutex of its own: whoever holds the
-// stream keeps, whoever calls next raises.
-class UnseenFailure {
+// Failed executions of a graph whose error nobody has seen, in order. Where somebody has a handle
+// of one, that raises it; else the graph's next call does. Has a mutex of its own: whoever holds
+// the stream keeps, whoever calls next raises.
+class UnseenFailures {
  public:
-  void keep(const std::shared_ptr<ExecutionState>& failed);
-  // Raises its error unless somebody has seen it since; then there is none.
+  UnseenFailures() = default;
+  ~UnseenFailures();
+  UnseenFailures(const UnseenFailures&) = delete;
+  UnseenFailures& operator=(const UnseenFailures&) = delete;
+
+  void keep(const std::shared_ptr<ExecutionState>& failed) noexcept;
+  // Raises the first error that no handle can raise any more; it stands for later ones of them.
   void raise() {
     if (is_there_.load(std::memory_order_acquire)) raise_first();
   }

@@ -97,7 +97,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   check_not_forked();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   if (!synchronous) start_worker();
-  failure_.raise();
+  failures_->raise();
   if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
     throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
   }
@@ -273,7 +273,7 @@ void Executor::settle(Job& job) {
   } catch (...) {
     if (state.error == nullptr) state.error = std::current_exception();
   }
-  if (state.error != nullptr) failure_.keep(job.state);
+  if (state.error != nullptr) failures_->keep(job.state);
   state.finish();
 }
 

@@ -34,6 +34,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   // Compiles for the tensors' own batch size, so that mistakes show at compile.
   void prepare();
+  // What nobody has seen of the failures of one of the same graph is raised here, too. Call before
+  // others know this one.
+  void share_failures(const Executor& before) { failures_ = before.failures_; }
   // Goes on from what an executor of the same graph was given. Calls that come to that one from now
   // on, because they had it before the graph got this one, run here.
   void take_over(Executor& before);
@@ -168,7 +171,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   // These have mutexes of their own.
   UpdateCount updates_;
-  UnseenFailure failure_;
+  std::shared_ptr<UnseenFailures> failures_ = std::make_shared<UnseenFailures>();
 };
 
 }  // namespace traingraph
