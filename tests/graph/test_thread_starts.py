@@ -26,3 +26,15 @@ def test_calls_while_no_thread_can_be_started() -> None:
     command += ["--seed", str(random.randrange(100000))]
     run = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stdout + run.stderr[-4000:]
+
+
+TEAMS = ["execute", "queued", "fit", "evaluate", "predict", "buffer"]
+
+
+@pytest.mark.parametrize("kind", ["processes", "stacks"])
+@pytest.mark.parametrize("call", TEAMS)
+def test_a_step_whose_threads_cannot_be_started(call: str, kind: str) -> None:
+    """The OpenMP runtime would end the process."""
+    command = [sys.executable, str(PROGRAM.parent / "teams.py"), kind, call]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout) == (0, "held\n"), run.stdout + run.stderr[-4000:]

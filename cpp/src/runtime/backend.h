@@ -37,6 +37,9 @@ class Executable {
   // So do all results of a full step where they have no more bytes than this together, unless the
   // graph has a memory limit: where a place is shared, a node waits for the other value's readers.
   virtual std::size_t unaliased_step_bytes() const { return 0; }
+  // Raises DeviceError where the threads that a run takes cannot work for this one; call before
+  // anything is done that a failure must not leave.
+  virtual void expect_threads() const {}
   // Runs these nodes in this order. `seconds` (may be null) receives each node's time.
   virtual void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
                    double* seconds) = 0;

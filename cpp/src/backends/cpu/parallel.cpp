@@ -6,7 +6,7 @@
 
 #include <traingraph/device.h>
 
-#include "backends/cpu/team.h"
+#include "runtime/threads/team.h"
 
 namespace traingraph::cpu {
 
@@ -15,7 +15,10 @@ int threads_for(double nanoseconds) {
   // cores too, every fork may wait for the scheduler, so that small work does better alone.
   constexpr double kLeastShare = 20000;
   const double useful = std::max(1.0, nanoseconds / kLeastShare);
-  return static_cast<int>(std::min<double>(useful, std::max(1, Platform::thread_count())));
+  const auto threads =
+      static_cast<int>(std::min<double>(useful, std::max(1, Platform::thread_count())));
+  note_threads(threads);
+  return threads;
 }
 
 void run_parts(std::int64_t parts, [[maybe_unused]] int threads,

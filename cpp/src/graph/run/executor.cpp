@@ -130,6 +130,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
     return successor->start(run, mode, arguments, details);
   }
   check_may_run(*job.graph, run);
+  if (synchronous) job.graph->program->executable->expect_threads();
   job.run = run;
   job.profiled = has(arguments.options, ExecutionOptions::kPerLayerProfiling);
   job.timed = job.profiled || has(arguments.options, ExecutionOptions::kProfiling);
@@ -189,6 +190,7 @@ void Executor::execute(Job& job) {
     follow_parameters(job);
     hold.take(stream_);
   }
+  job.graph->program->executable->expect_threads();  // the first time on this thread
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);

@@ -45,6 +45,7 @@ std::shared_ptr<RunEnd> run(DeviceState& device, CompiledRecording& compiled,
                             const std::vector<StoragePtr>& storages,
                             const std::vector<double>& numbers) {
   Program& program = *compiled.program;
+  program.executable->expect_threads();
   device.arena.grow(program.arena_bytes(Run::step));
   device.arena.bind(program);
   const std::byte* any = device.arena.memory().get();

@@ -2,23 +2,29 @@
 // another.
 #include "runtime/memory/host_backend.h"
 
+#include <algorithm>
 #include <chrono>
 
 #include "runtime/memory/allocator.h"
 #include "runtime/numbers/finite.h"
 #include "runtime/threads/interruption.h"
+#include "runtime/threads/team.h"
 
 namespace traingraph {
 namespace {
 
 class KernelList final : public Executable {
  public:
-  explicit KernelList(std::vector<std::unique_ptr<Kernel>> kernels)
-      : kernels_(std::move(kernels)) {}
+  KernelList(std::vector<std::unique_ptr<Kernel>> kernels, int threads)
+      : kernels_(std::move(kernels)), threads_(threads) {}
 
   std::size_t workspace_bytes(ir::NodeId node) const override {
     const auto& kernel = kernels_[static_cast<std::size_t>(node)];
     return kernel ? kernel->workspace_bytes() : 0;
+  }
+
+  void expect_threads() const override {
+    if (threads_ > 1) expect_team(threads_);
   }
 
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers,
@@ -45,6 +51,7 @@ class KernelList final : public Executable {
 
  private:
   std::vector<std::unique_ptr<Kernel>> kernels_;  // by node number; null for views
+  int threads_;                                   // the most that one of them takes
 };
 
 }  // namespace
@@ -52,11 +59,14 @@ class KernelList final : public Executable {
 std::unique_ptr<Executable> HostBackend::compile(const ir::Graph& graph,
                                                  const std::vector<ir::NodeId>& nodes) const {
   std::vector<std::unique_ptr<Kernel>> kernels(graph.nodes.size());
+  int threads = 1;
   for_each_entry(graph, nodes, [&](const KernelEntry& entry, ir::NodeId id) {
     check_compilation();
+    const NotedThreads noted;
     kernels[static_cast<std::size_t>(id)] = entry.make(graph, graph.node(id));
+    threads = std::max(threads, noted.most());
   });
-  return std::make_unique<KernelList>(std::move(kernels));
+  return std::make_unique<KernelList>(std::move(kernels), threads);
 }
 
 std::shared_ptr<std::byte> HostBackend::allocate(std::size_t bytes) const {

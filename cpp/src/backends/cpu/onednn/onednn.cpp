@@ -13,7 +13,7 @@
 
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/onednn/kernel.h"
-#include "backends/cpu/team.h"
+#include "runtime/threads/team.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -66,6 +66,7 @@ class PrimitiveKernel final : public Kernel {
       check(dnnl_memory_set_data_handle(arguments_[i].memory, address));
       bound_[i] = address;
     }
+    expect_team(threads_);
     const ThreadScope scope(threads_);
     try {
       execute();
@@ -138,7 +139,6 @@ ThreadScope::ThreadScope(int count)
     throw DeviceError("[run] expected a call outside OpenMP parallel regions but got one inside: " +
                       std::to_string(count) + " threads cannot start there; set_thread_count(1)");
   }
-  expect_team(count);
   if (before_ != count) omp_set_num_threads(count);
   if (dynamic_before_) omp_set_dynamic(0);
 }
