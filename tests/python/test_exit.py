@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -120,3 +121,93 @@ def test_every_binding_lets_the_lock_go_by_classes_that_may_stay() -> None:
     assert [name for name in text if "gil_scoped_" in text[name]] == []
     users = [name for name in text if "ReleasedGil" in text[name] or "HeldGil" in text[name]]
     assert len(users) > 15
+
+
+HANDLERS = """
+import sys, threading, time
+import numpy as np
+from traingraph import mps, nn
+
+model = nn.model([nn.dense(2)], input=3, batch_size=4)
+given = {"inputs_data": {"x": np.ones((4, 3), np.float32)},
+         "loss_labels_data": {"y": np.zeros(4, np.int32)}}
+called = []
+held = threading.Event()
+
+def begins(then):
+    def handler(*_):
+        held.set()
+        then()
+    return handler
+
+def spin():
+    while True:
+        pass
+
+def submit(then, **more):
+    model.execute(**given, completion_handler=begins(then), **more)
+
+def in_thread(then):
+    threading.Thread(target=lambda: submit(then, options="synchronous"), daemon=True).start()
+
+def waiting(then):
+    handle = []
+    def run():
+        submit(then)
+        model.synchronize_updates()
+    threading.Thread(target=run, daemon=True).start()
+
+def commit(then):
+    buffer = mps.MTLDevice(device="cpu").make_command_queue().make_command_buffer()
+    buffer.add_completed_handler(begins(then))
+    buffer.commit()
+
+never = threading.Event()
+lock = threading.Lock()
+lock.acquire()
+how, what, begun = sys.argv[1:]
+ways = {"queued": submit, "synchronous": in_thread, "waited for": waiting, "commit": commit}
+ways[how]({"event": never.wait, "lock": lock.acquire, "sleep": lambda: time.sleep(60),
+           "spin": spin}[what])
+if begun == "begun":
+    held.wait(60)
+print("leaving", time.monotonic(), flush=True)
+"""
+WAYS = [
+    (how, what, "begun")
+    for how in ("queued", "synchronous", "waited for", "commit")
+    for what in ("event", "lock", "sleep", "spin")
+]
+
+
+def test_leaving_while_a_handler_does_not_end() -> None:
+    """It has a second, not for ever."""
+    for how, what, begun in [*WAYS, ("queued", "event", "just submitted")]:
+        run = subprocess.Popen(
+            [sys.executable, "-c", HANDLERS, how, what, begun],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            out, err = run.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            run.kill()
+            raise
+        took = time.monotonic() - float(out.split()[1])
+        assert (run.returncode, err) == (0, ""), (how, what, run.returncode, err[-2000:])
+        assert took < 8, (how, what, took)
+
+
+def test_handlers_of_submitted_steps_are_called_before_the_process_ends() -> None:
+    """Each of them within its second, all of them together in more."""
+    program = HANDLERS.split("never = ")[0] + "\n".join(
+        [
+            "for k in range(5):",
+            "    submit(lambda k=k: (time.sleep(0.5), print(k, flush=True)))",
+        ]
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stdout.split()) == (0, ["0", "1", "2", "3", "4"]), run.stderr

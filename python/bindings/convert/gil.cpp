@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <utility>
 
 #include <traingraph/interruption.h>
 
@@ -18,6 +20,7 @@ namespace {
 // Threads that have let the lock go and do not have it back.
 std::atomic<int> outside{0};
 thread_local int released_here = 0;
+thread_local int outside_here = 0;  // not while it is in a handler
 // Calls that threads are in, counted by whoever has the lock, and those of threads that stay.
 std::atomic<int> entered{0};
 thread_local int entered_here = 0;
@@ -25,7 +28,7 @@ std::atomic<int> staying{0};
 std::atomic<bool> leaving{false};
 thread_local bool ends_process = false;
 
-constexpr int kPatience = 1000;  // ms
+constexpr std::chrono::seconds kPatience{1};
 
 void count_entered(int more) {
   entered.store(entered.load(std::memory_order_relaxed) + more, std::memory_order_relaxed);
@@ -34,7 +37,7 @@ void count_entered(int more) {
 
 [[noreturn]] void stay() {
   staying += entered_here;
-  outside -= released_here;
+  outside -= outside_here;
   for (;;) pause();
 }
 bool is_to_stay() { return leaving.load(std::memory_order_relaxed) && !ends_process; }
@@ -63,6 +66,7 @@ auto taken(Take take) {
 
 ReleasedGil::ReleasedGil() {
   ++outside;
+  ++outside_here;
   ++released_here;
   state_ = PyEval_SaveThread();
   if (is_to_stay()) stay();
@@ -72,6 +76,7 @@ ReleasedGil::~ReleasedGil() {
   if (is_to_stay()) stay();
   taken([this] { PyEval_RestoreThread(state_); });
   --released_here;
+  --outside_here;
   --outside;
   drop_released();
 }
@@ -82,11 +87,24 @@ EnteredCall::EnteredCall() { enter(); }
 
 EnteredCall::~EnteredCall() { count_entered(-1); }
 
-HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)) { enter(); }
+HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)), outside_before_(outside_here) {
+  outside -= std::exchange(outside_here, 0);
+  enter();
+}
 
 HeldGil::~HeldGil() {
   count_entered(-1);
+  outside_here = outside_before_;
+  outside += outside_before_;
   PyGILState_Release(state_);
+  if (is_to_stay()) stay();
+}
+
+void call_or_stay(const py::object& function, const py::tuple& arguments) {
+  PyObject* const result =
+      taken([&] { return PyObject_CallObject(function.ptr(), arguments.ptr()); });
+  if (result == nullptr) throw py::error_already_set();
+  Py_DECREF(result);
 }
 
 void check_signals() {
@@ -106,7 +124,10 @@ void leave_process() {
   leaving = true;
   const ReleasedGil released;
   const auto in_calls = [] { return entered - staying > entered_here; };
-  for (int waited = 0; outside > 1 || (waited < kPatience && in_calls()); ++waited) {
+  // By the clock: each look takes the lock, which a thread in Python code may hold for a while.
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  const auto is_over = [end] { return std::chrono::steady_clock::now() >= end; };
+  while (outside > 1 || (in_calls() && !is_over())) {
     usleep(1000);
     check_signals();
   }

@@ -32,6 +32,8 @@ class EnteredCall {
   EnteredCall& operator=(const EnteredCall&) = delete;
 };
 
+// For Python code of a handler, too: it gets a second when the process ends, and its thread then
+// stays, whether it comes out of that code or not.
 class HeldGil {
  public:
   HeldGil();
@@ -41,7 +43,12 @@ class HeldGil {
 
  private:
   PyGILState_STATE state_;
+  int outside_before_;
 };
+
+// Calls a handler, which may take longer than that second: no C++ frame is unwound where Python
+// ends a thread in it.
+void call_or_stay(const pybind11::object& function, const pybind11::tuple& arguments);
 
 // Raises what ends the work of this thread: on the main thread what a signal's handler raises
 // (Ctrl-C), on another one that the process ends.

@@ -4,6 +4,8 @@
 
 #include <unistd.h>
 
+#include <chrono>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 
@@ -28,22 +30,43 @@ class Owed {
   void done(int which) {
     const LockUnlessLost lock(mutex_);
     if (lock && --counts_[which] == 0) {
-      none_.notify_all();
+      changed_.notify_all();
     }
   }
-  // For those that are owed by now: threads may add more for ever.
+  // A handler begins, or has ended.
+  void in_handlers(int more) {
+    const LockUnlessLost lock(mutex_);
+    if (!lock) return;
+    running_ += more;
+    ++changes_;
+    changed_.notify_all();
+  }
+  // For those that are owed by now: threads may add more for ever. Not where handlers run and for a
+  // second none of them has ended, nor another one begun.
   void wait() {
     std::unique_lock lock(mutex_);
     const int before = now_;
     now_ = 1 - before;
-    none_.wait(lock, [this, before] { return counts_[before] == 0; });
+    while (counts_[before] != 0) {
+      if (running_ == 0) {
+        changed_.wait(lock);
+        continue;
+      }
+      const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+      const std::uint64_t changes = changes_;
+      while (counts_[before] != 0 && changes_ == changes) {
+        if (changed_.wait_until(lock, end) == std::cv_status::timeout) return;
+      }
+    }
   }
 
  private:
   Mutex mutex_;
-  Condition none_;
+  Condition changed_;
   int counts_[2] = {};
   int now_ = 0;
+  int running_ = 0;
+  std::uint64_t changes_ = 0;  // of what runs
 };
 
 // Never destroyed: a thread of the core may still hold a ticket when static objects go.
@@ -64,12 +87,20 @@ class Ticket {
   int which_;
 };
 
+class RunningHandler {
+ public:
+  RunningHandler() { owed().in_handlers(1); }
+  ~RunningHandler() { owed().in_handlers(-1); }
+  RunningHandler(const RunningHandler&) = delete;
+  RunningHandler& operator=(const RunningHandler&) = delete;
+};
+
 void call_handler(const py::object& function, const TensorPtr& tensor,
                   const std::exception_ptr& error, double seconds) {
   try {
     const py::object result = tensor != nullptr ? py::cast(tensor) : py::none();
     const py::object raised = error ? to_python(error) : py::none();
-    function(result, raised, seconds);
+    call_or_stay(function, py::make_tuple(result, raised, seconds));
   } catch (...) {
     // Also where there is no memory for what it is told.
     set_python_error(std::current_exception());
@@ -164,6 +195,7 @@ CompletionHandler completion_handler(py::object function) {
   const auto kept = share(std::move(function));
   const auto ticket = std::make_shared<const Ticket>();
   return [kept, ticket](const TensorPtr& tensor, const std::exception_ptr& error, double seconds) {
+    const RunningHandler running;
     const HeldGil held;
     call_handler(shared_object(kept), tensor, error, seconds);
   };

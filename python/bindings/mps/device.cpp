@@ -21,7 +21,7 @@ void add_completed_handler(CommandBuffer& to, py::object function) {
     const HeldGil held;
     const py::object callable = shared_object(kept.lock());
     try {
-      callable(buffer);
+      call_or_stay(callable, py::make_tuple(buffer));
     } catch (py::error_already_set& failure) {
       failure.discard_as_unraisable(callable);
     }

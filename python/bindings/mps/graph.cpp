@@ -50,7 +50,8 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
     const HeldGil held;
     const py::object callable = shared_object(kept);
     try {
-      callable(image, error == nullptr ? py::object(py::none()) : to_python(error));
+      call_or_stay(callable, py::make_tuple(image, error == nullptr ? py::object(py::none())
+                                                                    : to_python(error)));
     } catch (py::error_already_set& failure) {
       failure.discard_as_unraisable(callable);
     }
