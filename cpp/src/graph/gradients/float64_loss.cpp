@@ -9,6 +9,8 @@
 
 #include <traingraph/device.h>
 
+#include "graph/gradients/in_parallel.h"
+
 namespace traingraph {
 namespace {
 
@@ -34,6 +36,11 @@ Float64Program::Float64Program(const ir::Graph& graph, const Backend& backend)
 void Float64Program::bind(ValueId value, const std::byte* address) {
   const ValueId now = values_[static_cast<std::size_t>(value)];
   if (now != kNone) program_->bind(now, const_cast<std::byte*>(address));  // it is only read
+}
+
+void Float64Program::run() {
+  check_part();
+  program_->run(Run::forward, nullptr);
 }
 
 const std::byte* Float64Program::address(ValueId value) const {

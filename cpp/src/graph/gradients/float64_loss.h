@@ -42,7 +42,8 @@ class Float64Program {
 
   // Sources alone.
   void bind(ir::ValueId value, const std::byte* address);
-  void run() { program_->run(Run::forward, nullptr); }
+  // Raises what interrupts the check, before it begins.
+  void run();
   // Of a value that the graph keeps, or a source.
   const std::byte* address(ir::ValueId value) const;
 

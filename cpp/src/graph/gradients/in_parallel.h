@@ -10,4 +10,8 @@ namespace traingraph {
 void in_parallel(std::size_t count, std::size_t workers,
                  const std::function<void(std::size_t worker, std::size_t k)>& work);
 
+// Called by long work between its parts, within such a call or on a thread that makes none: raises
+// what ends it.
+void check_part();
+
 }  // namespace traingraph

@@ -15,6 +15,8 @@ thread_local Interruptible* compilation = nullptr;
 
 void set_interruption_check(void (*check)()) { check_of_waits = check; }
 
+bool waits_may_be_interrupted() { return check_of_waits != nullptr; }
+
 void check_interruption() {
   if (void (*const check)() = check_of_waits) check();
 }

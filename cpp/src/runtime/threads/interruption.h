@@ -16,6 +16,9 @@ void wait_until(const std::function<bool()>& try_now);
 // How long a wait lasts before it asks whether to go on.
 inline constexpr std::chrono::milliseconds kMoment{50};
 
+// Whether anything can end a wait.
+bool waits_may_be_interrupted();
+
 // Raises what ends a wait, if anything does.
 void check_interruption();
 

@@ -21,12 +21,20 @@ constexpr std::size_t kMostBegun = 8;
 // How long somebody who may wait for a begun task is left to do so.
 constexpr std::chrono::milliseconds kWhile{2};
 
+// What takes longer is worth a change of threads, for which waits can then be interrupted; and so
+// many tasks must take less until the next one is expected to.
+constexpr std::chrono::milliseconds kLong{20};
+constexpr int kLongFor = 16;
+// How long the worker may take to begin.
+constexpr int kMoments = 8;
+
 using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
 bool Stream::acquire_idle(std::unique_lock<Mutex>& lock) {
   Interruptible patience;
+  int moments = kMoments;
   while (busy_ || !tasks_.empty()) {
     if (is_mine()) return false;
     if (busy_) {
@@ -34,7 +42,10 @@ bool Stream::acquire_idle(std::unique_lock<Mutex>& lock) {
       lock.unlock();
     } else {
       check_not_forked();
-      run_front(lock);
+      if (!leave_front(lock, moments)) {
+        run_front(lock);
+        moments = kMoments;
+      }
     }
     patience.check();
     lock.lock();
@@ -160,6 +171,32 @@ bool Stream::take_place(Tasks& one) {
   return true;
 }
 
+bool Stream::leave_front(std::unique_lock<Mutex>& lock, int& moments) {
+  Worker& worker = Worker::instance();
+  if (moments == 0 || long_for_ == 0 || tasks_.front()->leaves || !waits_may_be_interrupted() ||
+      worker.is_elsewhere(*this)) {
+    return false;
+  }
+  lock.unlock();
+  try {
+    worker.start();
+  } catch (...) {
+    moments = 0;  // this thread does the work then
+    return true;
+  }
+  worker.enqueue(shared_from_this(), false);
+  lock.lock();
+  if (busy_ || tasks_.empty()) {
+    lock.unlock();
+    return true;
+  }
+  const bool woken = changed_.wait_for(lock, kMoment) == std::cv_status::no_timeout;
+  if (!woken && !busy_) --moments;
+  lock.unlock();
+  if (!woken) check_interruption();
+  return true;
+}
+
 void Stream::run_front(std::unique_lock<Mutex>& lock) {
   Tasks one;
   one.splice(one.end(), tasks_, tasks_.begin());
@@ -168,6 +205,7 @@ void Stream::run_front(std::unique_lock<Mutex>& lock) {
   task->runner = this_thread();
   if (!task->leaves) finish_begun(lock, 0);
   lock.unlock();
+  const Clock::time_point start = Clock::now();
   std::function<void()> rest = task->work();
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
@@ -175,6 +213,7 @@ void Stream::run_front(std::unique_lock<Mutex>& lock) {
   const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
   task->rest = std::move(rest);
   task->begun = Clock::now();
+  long_for_ = task->begun - start > kLong ? kLongFor : std::max(long_for_ - 1, 0);
   begun_.splice(begun_.end(), one);
   finish_begun(lock, may_remain ? kMostBegun : 0);
   const bool watch = !begun_.empty() && !std::exchange(is_watched_, true);
@@ -230,9 +269,10 @@ void Stream::wait(const std::shared_ptr<Task>& task) {
   if (task->done) return;
   check_not_forked();
   Interruptible patience;
+  int moments = kMoments;
   try {
     while (!task->done) {
-      root(shared_from_this())->wait_a_while(task);
+      root(shared_from_this())->wait_a_while(task, moments);
       patience.check();
     }
   } catch (...) {
@@ -247,7 +287,7 @@ void Stream::wait(const std::shared_ptr<Task>& task) {
   }
 }
 
-void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
+void Stream::wait_a_while(const std::shared_ptr<Task>& task, int& moments) {
   std::unique_lock lock(mutex_);
   if (task->done || merged_into_ != nullptr) return;
   const bool free = !busy_, mine = is_mine();
@@ -258,7 +298,13 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task) {
     if (free) release(lock);
     return;
   }
-  if (free && !tasks_.empty()) return run_front(lock);
+  if (free && !tasks_.empty()) {
+    if (!leave_front(lock, moments)) {
+      run_front(lock);
+      moments = kMoments;
+    }
+    return;
+  }
   // A completion handler waits for later work: it runs inside the handler.
   if (mine && !tasks_.empty()) return run_inside(lock);
   const bool works = task->runner != 0;

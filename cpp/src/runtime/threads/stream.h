@@ -89,6 +89,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool acquire_idle(std::unique_lock<Mutex>& lock);
   void hold();
   void release(std::unique_lock<Mutex>& lock) noexcept;
+  // Where the first task may take its time and the worker is free for it: leaves it to the worker,
+  // for a moment, so that what interrupts this thread ends its wait. False: this thread runs it, as
+  // it does when the worker has not taken it within so many moments. Releases the lock where it is
+  // true. The stream must be free.
+  bool leave_front(std::unique_lock<Mutex>& lock, int& moments);
   // Runs the first task; the stream must be free. Leaves the lock released.
   void run_front(std::unique_lock<Mutex>& lock);
   // The same inside the task that this thread is in, or that lends the stream.
@@ -97,7 +102,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   std::uint64_t held_here_since();
   bool is_mine() const { return busy_ && holder_ == this_thread(); }
   // A part of a wait; leaves the lock released.
-  void wait_a_while(const std::shared_ptr<Task>& task);
+  void wait_a_while(const std::shared_ptr<Task>& task, int& moments);
   void take_over(Stream& other);
   // Does what is left of begun tasks, oldest first, until so many remain.
   void finish_begun(std::unique_lock<Mutex>& lock, std::size_t remain);
@@ -110,6 +115,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Tasks tasks_;
   Tasks begun_;              // something is left of them
   bool is_watched_ = false;  // by the worker, because of them
+  int long_for_ = 1;         // so many of the next tasks are expected to take their time
   bool busy_ = false;
   Holder holder_{0};              // meaningful while busy
   std::uint64_t held_since_ = 0;  // counts what threads have taken

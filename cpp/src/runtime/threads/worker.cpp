@@ -99,7 +99,9 @@ void Worker::loop() {
       const auto stream = take(ready_, ready_.begin(), &Stream::ready_place_);
       const bool is_awaited = stream->is_awaited_;
       lock.unlock();
+      at_ = stream.get();
       run_first(*stream, is_awaited);
+      at_ = nullptr;
     } else if (watched_.empty()) {
       changed_.wait(lock);
     } else if (Clock::now() < (*first)->look_at_) {

@@ -18,6 +18,11 @@ class Worker {
   void start();
   // Neither needs memory: a stream has its places in the two lists with it.
   void enqueue(const std::shared_ptr<Stream>& stream, bool is_awaited) noexcept;
+  // Whether it works on another stream.
+  bool is_elsewhere(const Stream& stream) const noexcept {
+    const Stream* const at = at_;
+    return at != nullptr && at != &stream;
+  }
   // Looks at what it has begun, from then on until nothing is left.
   void watch(const std::shared_ptr<Stream>& stream,
              std::chrono::steady_clock::time_point from) noexcept;
@@ -37,6 +42,7 @@ class Worker {
   Place ready_;
   Place watched_;
   std::atomic<bool> is_there_{false};
+  std::atomic<const Stream*> at_{nullptr};  // what it works on
 };
 
 }  // namespace traingraph
