@@ -1,5 +1,8 @@
 // Reverse-mode differentiation: walks the nodes backwards, applies their gradient rules, and sums
 // gradients of values with several readers.
+#include <unordered_map>
+#include <unordered_set>
+
 #include "ops/emit.h"
 #include "passes/passes.h"
 #include "runtime/threads/interruption.h"
@@ -11,38 +14,37 @@ using ir::NodeId;
 using ir::ValueId;
 
 std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
-                              const std::vector<ValueId>& wanted,
-                              const std::vector<bool>& stopped) {
-  const std::size_t value_count = graph.values.size();
+                              const std::vector<ValueId>& wanted, const std::vector<bool>& stopped,
+                              NodeId first) {
+  const auto first_node = static_cast<std::size_t>(first);
   const std::size_t node_count = graph.nodes.size();
   auto is_stopped = [&](ValueId v) {
     return static_cast<std::size_t>(v) < stopped.size() && stopped[static_cast<std::size_t>(v)];
   };
 
-  std::vector<bool> is_wanted(value_count, false);
-  for (ValueId v : wanted) is_wanted[static_cast<std::size_t>(v)] = true;
+  // Sets and maps, because a few nodes may stand at the end of many.
   // active: a wanted value can be reached backwards from here.
-  std::vector<bool> active = is_wanted;
-  for (std::size_t n = 0; n < node_count; ++n) {
+  std::unordered_set<ValueId> active(wanted.begin(), wanted.end());
+  for (std::size_t n = first_node; n < node_count; ++n) {
     const ir::Node& node = graph.nodes[n];
     if (ops::definition(node.op).gradient == nullptr) continue;
     bool reaches = false;
     for (ValueId input : node.inputs) {
-      reaches = reaches || (active[static_cast<std::size_t>(input)] && !is_stopped(input));
+      reaches = reaches || (active.contains(input) && !is_stopped(input));
     }
-    for (ValueId output : node.outputs) {
-      if (reaches) active[static_cast<std::size_t>(output)] = true;
-    }
+    if (reaches) active.insert(node.outputs.begin(), node.outputs.end());
   }
 
-  std::vector<ValueId> gradient(value_count, kNone);
+  std::unordered_map<ValueId, ValueId> gradient;
+  auto gradient_of = [&](ValueId value) {
+    const auto found = gradient.find(value);
+    return found == gradient.end() ? kNone : found->second;
+  };
   graph.phase = ir::Phase::gradient;
   auto accumulate = [&](ValueId value, ValueId part) {
-    ValueId& slot = gradient[static_cast<std::size_t>(value)];
-    if (slot == kNone) {
-      slot = part;
-      return;
-    }
+    const auto [place, is_first] = gradient.try_emplace(value, part);
+    if (is_first) return;
+    ValueId& slot = place->second;
     // Parts of one value, as of a split, lie beside each other and need no sum.
     const ValueId whole = ops::beside(graph, slot, part);
     // Sums of 16 bits are float32, so that a gradient of many parts is rounded once.
@@ -53,7 +55,7 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
   };
   for (const Seed& seed : seeds) accumulate(seed.value, seed.gradient);
 
-  for (std::size_t n = node_count; n-- > 0;) {
+  for (std::size_t n = node_count; n-- > first_node;) {
     check_compilation();
     const ir::Op op = graph.nodes[n].op;
     const ops::Definition& definition = ops::definition(op);
@@ -61,14 +63,14 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
     std::vector<ValueId> result_gradients;
     bool flows = false;
     for (ValueId output : graph.nodes[n].outputs) {
-      ValueId g = is_stopped(output) ? kNone : gradient[static_cast<std::size_t>(output)];
+      ValueId g = is_stopped(output) ? kNone : gradient_of(output);
       result_gradients.push_back(g);
-      flows = flows || (g != kNone && active[static_cast<std::size_t>(output)]);
+      flows = flows || (g != kNone && active.contains(output));
     }
     if (!flows) continue;
     std::vector<bool> wants;
     for (ValueId input : graph.nodes[n].inputs) {
-      wants.push_back(active[static_cast<std::size_t>(input)] && !is_stopped(input) &&
+      wants.push_back(active.contains(input) && !is_stopped(input) &&
                       is_floating_point(graph.type(input).data_type));
     }
     graph.layer = graph.nodes[n].layer;
@@ -85,7 +87,7 @@ std::vector<ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
   }
 
   std::vector<ValueId> result;
-  for (ValueId v : wanted) result.push_back(gradient[static_cast<std::size_t>(v)]);
+  for (ValueId v : wanted) result.push_back(gradient_of(v));
   graph.layer = kNone;
   return result;
 }

@@ -20,10 +20,11 @@ struct Seed {
 
 // Reverse differentiation restricted to paths from a seed to a wanted value. Emits gradient ops and
 // returns one gradient per wanted value, kNone where nothing flows. Nothing flows through a value
-// marked in `stopped` (indexed by value, shorter is fine).
+// marked in `stopped` (indexed by value, shorter is fine), nor through a node before `first`: how
+// many of those there are costs no time.
 std::vector<ir::ValueId> autodiff(ir::Graph& graph, const std::vector<Seed>& seeds,
                                   const std::vector<ir::ValueId>& wanted,
-                                  const std::vector<bool>& stopped);
+                                  const std::vector<bool>& stopped, ir::NodeId first = 0);
 
 // Lets later ops read the results of earlier ones that are equal. By value: the one to read
 // instead. Leaves dead nodes.

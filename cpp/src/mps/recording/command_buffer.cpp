@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "mps/recording/recorded_run.h"
 #include "runtime/device_memory.h"
 #include "runtime/threads/fork_guard.h"
+#include "runtime/threads/interruption.h"
+#include "runtime/threads/waiting.h"
 
 namespace traingraph::mps {
 namespace {
@@ -48,18 +51,23 @@ void give_back(DeviceState& device, std::shared_ptr<Recording> recording) {
 
 std::shared_ptr<CompiledRecording> compiled(DeviceState& device, const Recording& recording) {
   const int threads = Platform::thread_count();
-  const auto known = [&] {
+  const auto find = [&] {
     const std::lock_guard lock(device.mutex);
     return device.programs.find([&](const CompiledRecording& program) {
       return program.threads == threads && program.words == recording.words() &&
              recording.has_storage_words(program.storage_words);
     });
   };
-  if (auto program = known()) return program;
-  const std::lock_guard one_at_a_time(device.compiling);
-  if (auto program = known()) return program;  // that another thread has compiled meanwhile
+  if (auto known = find()) return known;
+  // Not under the device's mutex: others go on, and the wait for a signal's handler blocks nobody.
+  const CompilationLock one_at_a_time;
+  if (auto known = find()) return known;  // that another thread has compiled meanwhile
   std::vector<std::uint64_t> storage_words = recording.storage_words();
-  auto result = Emission(recording, device.backend).compile();
+  std::shared_ptr<CompiledRecording> result;
+  {
+    const InterruptibleCompilation interruptible;
+    result = Emission(recording, device.backend).compile();
+  }
   result->words = recording.words();
   result->storage_words = std::move(storage_words);
   result->threads = threads;
@@ -141,6 +149,11 @@ struct CommandBuffer::State {
     called.clear();
     before = nullptr;
     give_back(*device.state(), std::move(recording));
+  }
+
+  void drop(std::exception_ptr with) {
+    *fate = BufferFate::kDropped;
+    fail(std::move(with));
   }
 
   void fail(std::exception_ptr with) {
@@ -250,9 +263,15 @@ void CommandBuffer::commit() {
       rest();
       return nullptr;
     };
+  } catch (const Error&) {
+    state->drop(std::current_exception());
+    throw;
+  } catch (const std::bad_alloc&) {
+    state->drop(std::current_exception());
+    throw;
   } catch (...) {
-    *state->fate = BufferFate::kDropped;
-    state->fail(std::current_exception());
+    // What has interrupted it, as Ctrl-C: the buffer may be committed again.
+    state->status = static_cast<int>(CommandBufferStatus::kNotEnqueued);
     throw;
   }
   *state->fate = BufferFate::kCommitted;

@@ -11,6 +11,7 @@
 #include "mps/recording/encodings.h"
 #include "mps/recording/image_parts.h"
 #include "passes/passes.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::mps {
 
@@ -118,10 +119,16 @@ void Emission::align(const std::vector<std::vector<Range>>& operands) {
       if (operands[a].size() != 1 || operands[b].size() != 1) continue;
       const std::size_t first = operands[a][0].storage, second = operands[b][0].storage;
       if (recording_.storages()[first]->shape != recording_.storages()[second]->shape) continue;
-      const std::size_t from = alike_[first], to = alike_[second];
-      std::replace(alike_.begin(), alike_.end(), from, to);
+      alike_[group_of(first)] = group_of(second);
     }
   }
+}
+
+std::size_t Emission::group_of(std::size_t storage) {
+  for (; alike_[storage] != storage; storage = alike_[storage]) {
+    alike_[storage] = alike_[alike_[storage]];  // half of the way for the next question
+  }
+  return storage;
 }
 
 ValueId Emission::fresh_source(Atom& atom) {
@@ -203,13 +210,9 @@ std::vector<ValueId> Emission::gradients(ValueId value, ValueId gradient,
                                          const std::vector<ValueId>& by) {
   const ir::Phase phase = graph.phase;
   const int layer = graph.layer;
-  std::vector<bool> held(first_value_, true);
   std::vector<ValueId> result;
   for (const ValueId one : by) {  // one at a time: by all, one would see what another is made of
-    const auto at = static_cast<std::size_t>(one);
-    if (at < first_value_) held[at] = false;
-    result.push_back(passes::autodiff(graph, {{value, gradient}}, {one}, held)[0]);
-    if (at < first_value_) held[at] = true;
+    result.push_back(passes::autodiff(graph, {{value, gradient}}, {one}, {}, first_node_)[0]);
   }
   graph.phase = phase;
   graph.layer = layer;
@@ -228,8 +231,9 @@ void Emission::hold_apart() {
   }
 }
 
-void Emission::let_go(std::size_t first_node) {
-  for (std::size_t n = first_node; n < graph.nodes.size() && !held_.empty(); ++n) {
+void Emission::let_go() {
+  for (auto n = static_cast<std::size_t>(first_node_); n < graph.nodes.size() && !held_.empty();
+       ++n) {
     for (ValueId& input : graph.nodes[n].inputs) {
       const auto found = held_.find(input);
       if (found != held_.end()) input = found->second;
@@ -287,7 +291,8 @@ bool Emission::emit_named() {
 
 // What updates bytes that others read belongs to the update phase, and so does what reads those;
 // the gradients that are encoded between updates do not.
-void Emission::set_phase(std::size_t first_node) {
+void Emission::set_phase() {
+  const auto first_node = static_cast<std::size_t>(first_node_);
   bool late = operation_->updates();
   for (std::size_t n = first_node; n < graph.nodes.size(); ++n) {
     for (ValueId input : graph.nodes[n].inputs) {
@@ -306,12 +311,12 @@ void Emission::write() {
   number_values_.assign(recording_.numbers().size(), kNone);
   wide_.assign(recording_.numbers().size(), false);
   for_encodings(recording_.words(), [&](std::size_t k, const Encoding& encoding) {
+    check_compilation();
     operation_ = recording_.operations()[k].get();
     if (operation_->aligns()) align(encoding.operands);
     graph.layers.push_back("'" + operation_->subject + "'");
     graph.layer = static_cast<int>(graph.layers.size()) - 1;
-    const std::size_t first_node = graph.nodes.size();
-    first_value_ = graph.values.size();
+    first_node_ = static_cast<ir::NodeId>(graph.nodes.size());
     const auto part_of = [&](std::size_t operand) {
       const auto found = encoding.parts.find(operand);
       return found == encoding.parts.end() ? nullptr : &found->second;
@@ -346,7 +351,7 @@ void Emission::write() {
         conditional ? choice_by(graph, load(encoding.predicate), encoding.predicate_element)
                     : Choice{};
     if (!emit_named()) operation_->emit(*this);
-    let_go(first_node);
+    let_go();
     for (std::size_t n = 0; n < result_count; ++n) {
       if (values_[n] == kNone) continue;
       const std::vector<Range>& ranges = encoding.operands[encoding.input_count + n];
@@ -356,7 +361,7 @@ void Emission::write() {
       if (conditional) values_[n] = chosen(graph, choice, values_[n], load(ranges));
       store(ranges, values_[n]);
     }
-    set_phase(first_node);
+    set_phase();
     first_number_ += number_count_;
   });
   operation_ = nullptr;

@@ -94,11 +94,13 @@ class Emission {
 
   void cut();
   void align(const std::vector<std::vector<Range>>& operands);
-  // Of the nodes from this one on, which are those of the operation.
-  void set_phase(std::size_t first_node);
+  // The storage that stands for those that best lie alike.
+  std::size_t group_of(std::size_t storage);
+  // Of the operation's nodes.
+  void set_phase();
   void write();
-  // Lets nodes from this one on read what `hold_apart` has copied.
-  void let_go(std::size_t first_node);
+  // Lets the operation's nodes read what `hold_apart` has copied.
+  void let_go();
   // The operation as one op, if the backend has its kernel by name.
   bool emit_named();
   // Zeros where nothing was written of what is temporary.
@@ -113,7 +115,7 @@ class Emission {
   const Recording& recording_;
   const Backend& backend_;
   std::vector<std::vector<Atom>> atoms_;    // by storage
-  std::vector<std::size_t> alike_;          // by storage: the first of those that best lie alike
+  std::vector<std::size_t> alike_;          // by storage: another that best lies alike, or itself
   std::vector<ir::ValueId> values_;         // its results
   std::vector<ir::ValueId> number_values_;  // by number of the recording
   std::vector<bool> wide_;
@@ -121,7 +123,7 @@ class Emission {
   std::size_t number_count_ = 0;
   const Operation* operation_ = nullptr;
   std::map<ir::ValueId, ir::ValueId> held_;  // copies of inputs, and the inputs
-  std::size_t first_value_ = 0;              // of the operation
+  ir::NodeId first_node_ = 0;                // of the operation
 };
 
 }  // namespace traingraph::mps

@@ -1,8 +1,7 @@
 // The compiling half of an emission: where parameters lie, and the program.
 #include "mps/recording/emission.h"
 
-#include <algorithm>
-#include <set>
+#include <mutex>
 
 #include "passes/passes.h"
 
@@ -18,8 +17,9 @@ std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
   const auto& storages = recording_.storages();
   std::vector<ir::Layout> preferred(storages.size());  // by group
   for (std::size_t s = 0; s < storages.size(); ++s) {
+    const std::lock_guard lock(storages[s]->device->mutex);
     if (!storages[s]->fixed() && !storages[s]->preferred.plain())
-      preferred[alike_[s]] = storages[s]->preferred;
+      preferred[group_of(s)] = storages[s]->preferred;
   }
   std::vector<int> first(storages.size(), kNone);  // by group: the slot that a kernel reads first
   std::vector<std::size_t> storage_of(result.size());
@@ -37,13 +37,13 @@ std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
       const ir::Value& value = live.value(input);
       if (value.source != ir::Source::parameter) continue;
       const std::size_t storage = storage_of[static_cast<std::size_t>(value.slot)];
-      int& slot = first[alike_[storage]];
+      int& slot = first[group_of(storage)];
       if (slot == kNone && !storages[storage]->fixed()) slot = value.slot;
     }
   }
   for (std::size_t slot = 0; slot < result.size(); ++slot) {
     const Storage& storage = *storages[storage_of[slot]];
-    const std::size_t group = alike_[storage_of[slot]];
+    const std::size_t group = group_of(storage_of[slot]);
     passes::ParameterLayout& layout = result[slot];
     if (storage.fixed()) {
       layout = {true, storage.layout, kNone};
@@ -82,7 +82,10 @@ std::shared_ptr<CompiledRecording> Emission::compile() {
           storage.divisible ? storage.bytes() / static_cast<std::size_t>(storage.shape[0]) : 0;
       const ValueId value = now[static_cast<std::size_t>(atom.source)];
       const ir::Layout& layout = out->program->graph.value(value).layout;
-      if (!storage.fixed()) storage.preferred = layout;
+      if (!storage.fixed()) {
+        const std::lock_guard lock(storage.device->mutex);
+        storage.preferred = layout;
+      }
       const std::size_t offset = row * static_cast<std::size_t>(atom.first);
       const std::size_t bytes = ir::storage_bytes(out->program->graph.type(value), layout);
       const bool is_aligned = offset % backend_.traits().alignment == 0;

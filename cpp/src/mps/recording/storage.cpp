@@ -48,7 +48,7 @@ void retype(Storage& storage, DataType type, const Shape& shape, const ir::Layou
     storage.shape = shape;
     storage.layout = storage.lies = layout;
   });
-  const std::lock_guard lock(storage.device->compiling);
+  const std::lock_guard lock(storage.device->mutex);
   storage.preferred = {};
 }
 

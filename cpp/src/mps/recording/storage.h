@@ -42,8 +42,7 @@ struct DeviceState {
   const int index;
   const std::shared_ptr<Stream> stream = std::make_shared<Stream>();
 
-  Mutex compiling;  // held while a recording is compiled, and taken before the other one
-  Mutex mutex;      // guards what follows, up to the arena
+  Mutex mutex;  // guards what follows, up to the arena
   RecentPrograms<CompiledRecording> programs{64};
   std::int64_t compilations = 0;
   std::shared_ptr<Recording> spare;  // its memory serves the next buffer
@@ -75,7 +74,7 @@ struct Storage : std::enable_shared_from_this<Storage> {
   std::atomic<std::int64_t> reads_left{0};  // of its images, if temporary
   std::atomic<int> in_flight{0};            // runs that use it and are not done, if permanent
   // Between runs the bytes of what is not divisible lie as the last program wanted them. Plain:
-  // none has wanted anything. Guarded by the device's `compiling`.
+  // none has wanted anything. Guarded by the device's mutex.
   ir::Layout preferred;
   std::atomic<bool> pinned{false};  // the host has the address: bytes stay in `layout`
   // Touched on the stream, or while nothing is in flight.
