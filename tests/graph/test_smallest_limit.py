@@ -16,16 +16,18 @@ def stated(error):
 
 
 def counted(network):
-    """What the limit is for: copies of bound data come on top where kernels read host memory."""
-    plan = network.training.memory_plan()
-    on_top = plan.staging_bytes if network.device in (*DEVICES, "bnns") else 0
-    return plan.total_bytes - on_top
+    """What the limit is for, with the copies of data that is bound already."""
+    return network.training.memory_plan().total_bytes
 
 
-def phases(network):
+def bind(network):
     data = {**network.data, **network.label_data, **network.weight_data}
     tensors = {**network.inputs, **network.labels, **network.weights}
     network.training.bind_and_write_data(data, for_inputs=tensors)
+
+
+def phases(network):
+    bind(network)
     network.training.execute_forward(options=NOW)
     network.training.execute_gradient(options=NOW)
 
@@ -120,3 +122,40 @@ def test_the_stated_limit_is_the_smallest_that_is_taken(make, kind, device):
         compiled(network, limit)
         call(network)
         assert counted(network) <= limit
+
+
+@pytest.mark.parametrize("device", [*DEVICES, "null"])
+def test_copies_of_what_is_bound_already_count(device):
+    network = deep(device=device)
+    free = counted(network)
+    bind(network)
+    whole = counted(network)
+    assert whole > free or device == "null"  # which has no copies
+    with pytest.raises(MemoryError, match=f"but got {whole}, and ") as error:
+        compiled(network, 1)
+    least = stated(error.value)
+    with pytest.raises(MemoryError):
+        compiled(network, least - 1)
+    compiled(network, least)
+    assert counted(network) <= least
+    bind(network)
+    assert counted(network) <= least  # in the place of those before
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_copies_made_later_come_on_top(device):
+    network = Checked(device=device)
+    layer = network.dense(4, 4)
+    network.add(layer, to=network.input(4, 4))
+    network.label(4, 4)
+    network.compiled()
+    free = counted(network)
+    compiled(network, free)
+    bind(network)
+    assert counted(network) > free
+    network.training.execute(inputs_data={}, options=NOW)
+    # A changed graph is compiled again, under the limit as it was.
+    layer.biases_parameter.is_updatable = False
+    network.training.execute(inputs_data={}, options=NOW)
+    with pytest.raises(MemoryError):
+        compiled(network, counted(network) - 1)

@@ -150,8 +150,9 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->memory_limit = memory_limit;
   now->device = device;
   auto executor = std::make_shared<Executor>(now, backend);
+  const bool takes_over = before != nullptr && device_before == device;
   try {
-    executor->prepare();
+    executor->prepare(takes_over ? before.get() : nullptr);
   } catch (...) {
     // The graph stays as it was, usable after the mistake is mended.
     const std::lock_guard lock(structure());
@@ -160,7 +161,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   }
   if (before != nullptr) executor->share_failures(*before);
   // Copies of data lie in the device's memory.
-  if (before != nullptr && device_before == device) executor->take_over(*before);
+  if (takes_over) executor->take_over(*before);
   const std::lock_guard lock(structure());
   state_->options = options;
   state_->precision = precision;

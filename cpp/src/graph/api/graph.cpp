@@ -159,7 +159,7 @@ std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
   const std::shared_ptr<GraphState> now = snapshot();
   const Device& target = *now->device;
   auto renewed = std::make_shared<Executor>(now, backend_named(target.backend(), target.index()));
-  renewed->prepare();
+  renewed->prepare_again(*before);
   renewed->share_failures(*before);
   renewed->take_over(*before);
   const std::lock_guard lock(structure());

@@ -28,10 +28,14 @@ void DeviceStaging::place(const Tensor& tensor, std::size_t bytes) {
   slot.capacity = bytes;
 }
 
-void DeviceStaging::take_over(const DeviceStaging& before) {
+void DeviceStaging::make_room_like(const DeviceStaging& before) {
   copies_ = before.copies_;
+  for (const auto& [tensor, old] : before.slots_) place(*tensor, old.capacity);
+}
+
+void DeviceStaging::take_over(const DeviceStaging& before) {
+  make_room_like(before);
   for (const auto& [tensor, old] : before.slots_) {
-    place(*tensor, old.capacity);
     DeviceSlot& slot = slots_[tensor];
     // Jobs of the executor before may still write into its slots.
     copy_memory(backend_, slot.memory.get(), old.memory.get(), old.capacity);

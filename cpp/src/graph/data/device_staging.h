@@ -75,6 +75,8 @@ class DeviceStaging {
 
   // Room for what the caller gives this tensor; none where the host's arrays are used in place.
   void place(const Tensor& tensor, std::size_t bytes);
+  // Has what it will take over from `before` in size, not in content.
+  void make_room_like(const DeviceStaging& before);
   // Goes on from what a staging on the same device has, which stays as it is.
   void take_over(const DeviceStaging& before);
 

@@ -39,6 +39,13 @@ void BoundInputs::place(CompiledGraph& graph) {
   }
 }
 
+std::size_t BoundInputs::make_room_like(const BoundInputs& before) {
+  staging_.make_room_like(before.staging_);
+  MemoryPlan plan;
+  staging_.list(plan);
+  return uses_host_memory(backend_) ? plan.staging_bytes : 0;
+}
+
 void BoundInputs::take_over(const BoundInputs& before) {
   take_arrays(before);
   staging_.take_over(before.staging_);

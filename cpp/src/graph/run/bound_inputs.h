@@ -22,6 +22,8 @@ class BoundInputs {
 
   // The program's slots lead to what its tensors are given, and get room on the device for it.
   void place(CompiledGraph& graph);
+  // Has room for what it will take over; how many bytes of it are copies on the host.
+  std::size_t make_room_like(const BoundInputs& before);
   // Goes on from what an executor of the same graph was given, which stays as it is.
   void take_over(const BoundInputs& before);
   // The arrays alone, which both have then.

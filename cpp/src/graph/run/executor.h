@@ -32,8 +32,12 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
            bool serves_reads = true);
   ~Executor() override;
 
-  // Compiles for the tensors' own batch size, so that mistakes show at compile.
-  void prepare();
+  // Compiles for the tensors' own batch size, so that mistakes show at compile. `before` is what it
+  // will take over from, or null.
+  void prepare(const Executor* before);
+  // The same for a graph that has changed since `compile`: copies made since then are not counted
+  // in its memory limit.
+  void prepare_again(const Executor& before);
   // What nobody has seen of the failures of one of the same graph is raised here, too. Call before
   // others know this one.
   void share_failures(const Executor& before) { failures_ = before.failures_; }
@@ -91,6 +95,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
+  // For the usual mode.
+  void compile_usual();
   // Gives a new program its addresses. Call while holding the stream, without mutex_.
   void attach(CompiledGraph& graph, bool apart);
   // Points it to what lies outside the arena.
@@ -153,6 +159,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // What follows from the graph as it was then: another one gets another executor.
   const std::int64_t declared_batch_;
   const Mode inference_mode_;
+  std::size_t bound_bytes_ = 0;  // of copies on the host at `compile`; as it was from then on
 
   // Guards the five below. Nobody waits for the stream while holding it.
   mutable Mutex mutex_;

@@ -39,7 +39,24 @@ bool Executor::is_current(std::uint64_t changes) const {
   return built_for_ == changes;
 }
 
-void Executor::prepare() {
+void Executor::prepare(const Executor* before) {
+  if (before != nullptr) {
+    const std::lock_guard lock(before->mutex_);
+    bound_bytes_ = bound_inputs_.make_room_like(before->bound_inputs_);
+  }
+  compile_usual();
+}
+
+void Executor::prepare_again(const Executor& before) {
+  {
+    const std::lock_guard lock(before.mutex_);
+    bound_inputs_.make_room_like(before.bound_inputs_);
+  }
+  bound_bytes_ = before.bound_bytes_;
+  compile_usual();
+}
+
+void Executor::compile_usual() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
   const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
@@ -155,9 +172,10 @@ void Executor::serve_reads(const CompiledGraph& graph) {
 std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph) const {
   const std::lock_guard lock(mutex_);
   const MemoryPlan plan = plan_of(graph, Run::step);
-  // Where kernels read the caller's arrays, copies of them come on top: they come and go.
+  // Where kernels read the caller's arrays, copies of them come and go: those count that the graph
+  // had when it was compiled, later ones come on top.
   const std::size_t copies = uses_host_memory(backend_) ? plan.staging_bytes : 0;
-  return plan.total_bytes - plan.arena_bytes - copies;
+  return plan.total_bytes - plan.arena_bytes - copies + bound_bytes_;
 }
 
 bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
