@@ -1,3 +1,4 @@
+// `ExecutionState`, what a handle waits for, and `UnseenFailures`, those that no handle has raised.
 #pragma once
 
 #include <atomic>
