@@ -97,3 +97,13 @@ def test_control_c_ends_a_commit_that_may_be_repeated() -> None:
     assert short < 0.7 * (time.monotonic() - start)
     buffer.wait_until_completed()
     assert buffer.error is None
+
+
+def test_a_graph_deeper_than_the_stack() -> None:
+    image = mps.MPSNNImageNode(handle="x")
+    for _ in range(100_000):
+        image = relu(image).result_image
+    graph = mps.MPSNNGraph(
+        device=mps.MTLDevice(device="cpu"), result_image=image, result_image_is_needed=True
+    )
+    assert graph.source_image_handles == ["x"]

@@ -94,31 +94,54 @@ bool GraphPlan::has_own_allocators(const AllocatesImages& graph) const {
 
 GraphStep* GraphPlan::step(const NNFilterNode* node) const { return step_of_.at(node); }
 
-void GraphPlan::visit(const NNFilterNodePtr& node) {
-  if (step_of_.count(node.get()) != 0) return;
-  for (const NNImageNodePtr& source : node->sources()) {
-    if (source->producer() != nullptr) {
-      visit(source->producer()->shared_from_this());
-    } else if (image_places_.count(source.get()) == 0) {
-      source_images.push_back(add(*source));
+void GraphPlan::visit(const NNFilterNodePtr& last) {
+  struct Visit {
+    NNFilterNodePtr node;
+    std::size_t next = 0;  // of its sources, and then of its states
+  };
+  // A list of its own: graphs may be deeper than the stack.
+  std::vector<Visit> open{{last}};
+  while (!open.empty()) {
+    const NNFilterNodePtr node = open.back().node;
+    if (step_of_.count(node.get()) != 0) {
+      open.pop_back();
+      continue;
+    }
+    const std::size_t next = open.back().next++;
+    const std::size_t source_count = node->sources().size();
+    if (next < source_count) {
+      const NNImageNodePtr source = node->sources()[next];
+      if (source->producer() != nullptr) {
+        open.push_back({source->producer()->shared_from_this()});
+      } else if (image_places_.count(source.get()) == 0) {
+        source_images.push_back(add(*source));
+      }
+    } else if (next - source_count < node->source_states().size()) {
+      const NNStateNodePtr state = node->source_states()[next - source_count];
+      open.push_back({state->owner()->shared_from_this()});
+    } else {
+      add_step(*node);
     }
   }
+}
+
+// Of a node whose sources and states have their places.
+void GraphPlan::add_step(NNFilterNode& node) {
   const auto add_state = [this](const NNStateNode& state) {
     state_places_[&state] = states.size();
     states.push_back({&state});
     return states.size() - 1;
   };
-  for (const NNStateNodePtr& state : node->source_states()) {
-    visit(state->owner()->shared_from_this());
+  for (const NNStateNodePtr& state : node.source_states()) {
     states[this->state(*state)].is_read = true;
   }
-  add(*node->result_image());
-  for (const NNStateNodePtr& state : node->result_states()) add_state(*state);
-  if (const NNStateNodePtr labels = node->input_state()) {
+  add(*node.result_image());
+  for (const NNStateNodePtr& state : node.result_states()) add_state(*state);
+  if (const NNStateNodePtr labels = node.input_state()) {
     source_states.push_back(add_state(*labels));
   }
-  steps.push_back(node->make_step(*this));
-  step_of_[node.get()] = steps.back().get();
+  steps.push_back(node.make_step(*this));
+  step_of_[&node] = steps.back().get();
 }
 
 // --- one encoding --------------------------------------------------------------------------------

@@ -121,7 +121,8 @@ class GraphPlan {
   }
 
  private:
-  void visit(const NNFilterNodePtr& node);
+  void visit(const NNFilterNodePtr& last);
+  void add_step(NNFilterNode& node);
   std::size_t add(const NNImageNode& node);
 
   std::map<const NNImageNode*, std::size_t> image_places_;
