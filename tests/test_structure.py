@@ -115,10 +115,10 @@ FOREIGN = {
     "dnnl.hpp": ["backends/cpu"],
     "cub/": ["backends/cuda"],
     # The platform asks for the number of threads.
-    "omp.h": ["backends/cpu", "runtime/threads/platform.cpp"],
+    "omp.h": ["backends/cpu", "runtime/threads/platform.cpp", "runtime/threads/team.cpp"],
     # The name of a Mac's processor.
     "sys/sysctl.h": ["backends/cpu"],
-    "execinfo.h": ["backends/cpu"],
+    "execinfo.h": ["runtime/threads/team.cpp"],
     # The release of a Mac's system, which Accelerate is a part of.
     "sys/utsname.h": ["backends/bnns"],
     "immintrin.h": ["backends/cpu"],
@@ -129,6 +129,7 @@ FOREIGN = {
     "sys/stat.h": ["runtime"],
     "sys/auxv.h": ["runtime"],
     "sys/mman.h": ["runtime", "backends"],
+    "sys/syscall.h": ["runtime/threads/team.cpp"],
     "unistd.h": ["runtime", "backends/cpu", "python/bindings"],
     "pybind11/": ["python/bindings"],
     "Python.h": ["python/bindings"],

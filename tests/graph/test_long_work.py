@@ -60,7 +60,8 @@ calls = {
 }
 sent = []
 def interrupt():
-    time.sleep(min(step / 8, 0.2))
+    # Of four steps amid the second one: when the first was done, the waiting thread has woken up.
+    time.sleep(step / 4 if name in ("one", "buffer") else step * 1.4)
     sent.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt, daemon=True).start()
@@ -100,9 +101,9 @@ import numpy as np
 import traingraph as tg
 from traingraph import nn
 
-model = nn.model([nn.conv2d(32, 3), "relu", nn.conv2d(32, 3), nn.flatten(), nn.dense(2)],
-                 input=(3, 12, 12), batch_size=16)
-x, y = np.ones((16, 3, 12, 12), np.float32), np.zeros(16, np.int32)
+model = nn.model([nn.conv2d(64, 3), "relu", nn.conv2d(64, 3), nn.flatten(), nn.dense(2)],
+                 input=(3, 20, 20), batch_size=32)
+x, y = np.ones((32, 3, 20, 20), np.float32), np.zeros(32, np.int32)
 sent = []
 def interrupt():
     time.sleep(1.0)
@@ -120,4 +121,4 @@ except KeyboardInterrupt:
 def test_a_check_of_gradients_ends_between_its_passes() -> None:
     run = subprocess.run([sys.executable, "-c", CHECK], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr[-2000:]
-    assert float(run.stdout) < 1.5
+    assert float(run.stdout) < 4

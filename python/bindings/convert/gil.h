@@ -1,3 +1,4 @@
+// Python's lock, let go or held for a while, signals, and the end of the process.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -1,3 +1,4 @@
+// Shares work among threads, of which the calling one hears interruptions.
 #include "graph/gradients/in_parallel.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+// What a handle waits for and raises, and the failures that no handle has raised.
 #include "graph/run/execution_state.h"
 
 #include <utility>

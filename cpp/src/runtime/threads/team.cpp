@@ -1,3 +1,5 @@
+// Starts and joins the threads that the OpenMP runtime would end the process for, with stacks of
+// its size, and counts what kernels ask for.
 #include "runtime/threads/team.h"
 
 #if defined(_OPENMP)
@@ -7,7 +9,6 @@
 #include <execinfo.h>
 #endif
 #include <pthread.h>
-#include <sched.h>
 #include <sys/mman.h>
 #if defined(__linux__)
 #include <sys/syscall.h>
@@ -21,6 +22,7 @@
 #include <optional>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include <traingraph/errors.h>
@@ -117,7 +119,8 @@ void* stand(void* of) {
 void wait_until_gone([[maybe_unused]] const Member& member) {
 #if defined(__linux__)
   constexpr int kMost = 10000;
-  for (int k = 0; k < kMost && syscall(SYS_tgkill, getpid(), member.id, 0) == 0; ++k) sched_yield();
+  for (int k = 0; k < kMost && syscall(SYS_tgkill, getpid(), member.id, 0) == 0; ++k)
+    std::this_thread::yield();
 #endif
 }
 
