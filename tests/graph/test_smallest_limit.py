@@ -124,13 +124,18 @@ def test_the_stated_limit_is_the_smallest_that_is_taken(make, kind, device):
         assert counted(network) <= limit
 
 
+# Devices with memory of their own have copies of all that is bound, in the first plan too; "null"
+# has none.
+HOSTS = ("cpu", "reference")
+
+
 @pytest.mark.parametrize("device", [*DEVICES, "null"])
 def test_copies_of_what_is_bound_already_count(device):
     network = deep(device=device)
     free = counted(network)
     bind(network)
     whole = counted(network)
-    assert whole > free or device == "null"  # which has no copies
+    assert whole > free if device in HOSTS else whole == free
     with pytest.raises(MemoryError, match=f"but got {whole}, and ") as error:
         compiled(network, 1)
     least = stated(error.value)
@@ -152,7 +157,7 @@ def test_copies_made_later_come_on_top(device):
     free = counted(network)
     compiled(network, free)
     bind(network)
-    assert counted(network) > free
+    assert counted(network) > free if device in HOSTS else counted(network) == free
     network.training.execute(inputs_data={}, options=NOW)
     # A changed graph is compiled again, under the limit as it was.
     layer.biases_parameter.is_updatable = False
