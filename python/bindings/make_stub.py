@@ -37,7 +37,9 @@ def is_private(node: ast.stmt) -> bool:
     name = getattr(node, "name", "")
     target = getattr(node, "target", None) or next(iter(getattr(node, "targets", [])), None)
     name = name or getattr(target, "id", "")
-    return name in ("__slots__", "__reduce__") or (name.startswith("_") and not name.startswith("__"))
+    return name in ("__slots__", "__reduce__") or (
+        name.startswith("_") and not name.startswith("__")
+    )
 
 
 def enum_body(node: ast.ClassDef, core: Any) -> list[ast.stmt]:

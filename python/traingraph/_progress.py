@@ -8,21 +8,22 @@ class Progress:
 
     def __init__(self, epochs: int) -> None:
         try:
-            from tqdm.auto import tqdm
+            from tqdm.auto import tqdm  # type: ignore[import-untyped]
         except ImportError as error:
             error.add_note("fit(progress=True) draws with it: pip install tqdm")
             raise
         self.tqdm, self.epochs = tqdm, epochs
-        self.epoch, self.bar = 0, None
+        self.bars: dict[int, Any] = {}
 
     def show(self, epoch: int, steps: int, of_steps: int, loss: float) -> None:
-        if epoch != self.epoch:
+        if epoch not in self.bars:
             self.close()
-            self.bar: Any = self.tqdm(total=of_steps, desc=f"epoch {epoch}/{self.epochs}")
-            self.epoch = epoch
-        self.bar.set_postfix(loss=f"{loss:.4g}", refresh=False)
-        self.bar.update(steps - self.bar.n)
+            self.bars[epoch] = self.tqdm(total=of_steps, desc=f"epoch {epoch}/{self.epochs}")
+        bar = self.bars[epoch]
+        bar.set_postfix(loss=f"{loss:.4g}", refresh=False)
+        bar.update(steps - bar.n)
 
     def close(self) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        for bar in self.bars.values():
+            bar.close()
+        self.bars.clear()

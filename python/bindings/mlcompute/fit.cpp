@@ -146,7 +146,8 @@ std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
   return RateSchedule(
       [value](std::int64_t step) {
         const HeldGil held;
-        return convert<double>(py::object(value(step)), Where{"MLCTrainingGraph.fit", "the rate of schedule", "a number"});
+        return convert<double>(py::object(value(step)),
+                               Where{"MLCTrainingGraph.fit", "the rate of schedule", "a number"});
       },
       type_name(value));
 }

@@ -13,7 +13,7 @@ core: Any = _core  # what is private there is in no stub
 T = TypeVar("T")
 
 
-def _content(path: str | os.PathLike[str]) -> bytes:
+def _content(path: Any) -> bytes:
     """A regular file's bytes; of one that does not begin as an archive does, no more than that."""
     if not isinstance(path, str | os.PathLike):
         text = f"expected with_file: str | os.PathLike[str] but got '{type(path).__name__}'"
@@ -116,7 +116,11 @@ class MPSKeyedUnarchiver:
     def unarchive_object(cls, *, with_file: str | os.PathLike[str], device: Any) -> Any: ...
     @classmethod
     def unarchive_object(
-        cls, *, with_data: bytes | None = None, with_file: str | os.PathLike[str] | None = None, device: Any
+        cls,
+        *,
+        with_data: bytes | None = None,
+        with_file: str | os.PathLike[str] | None = None,
+        device: Any,
     ) -> Any:
         """The object of these bytes, or of a file's, whatever its class; deprecated by Apple.
 
