@@ -126,7 +126,7 @@ def test_the_stated_limit_is_the_smallest_that_is_taken(make, kind, device):
 
 # Devices with memory of their own have copies of all that is bound, in the first plan too; "null"
 # has none.
-HOSTS = ("cpu", "reference")
+HOSTS = ("cpu", "reference", "bnns")
 
 
 @pytest.mark.parametrize("device", [*DEVICES, "null"])
