@@ -123,6 +123,54 @@ def test_every_binding_lets_the_lock_go_by_classes_that_may_stay() -> None:
     assert len(users) > 15
 
 
+SPINNING = """
+import sys, threading
+import numpy as np
+from traingraph import mps, nn
+
+model = nn.model([nn.dense(2)], input=3, batch_size=4)
+given = np.ones((4, 3), np.float32), np.zeros(4, np.int32)
+begun = threading.Event()
+
+def spin(*_, **__):
+    begun.set()
+    while True:
+        pass
+
+class Spinning:
+    __array__ = __index__ = spin
+
+class Source:
+    def __getattr__(self, name):
+        return spin()
+
+def execute(x=given[0], **more):
+    model.execute(inputs_data={"x": x}, loss_labels_data={"y": given[1]}, **more)
+
+calls = {
+    "array": lambda: execute(Spinning()),
+    "batch_size": lambda: execute(batch_size=Spinning()),
+    "fit": lambda: model.fit(*given, on_epoch=spin),
+    "predict": lambda: model.predict({"x": Spinning()}),
+    "source": lambda: mps.MPSCNNConvolution(device="cpu", weights=Source()),
+    "first step": lambda: (begun.set(), execute(), spin()),
+}
+threading.Thread(target=calls[sys.argv[1]], daemon=True).start()
+begun.wait(60)
+print("leaving")
+"""
+
+
+@pytest.mark.parametrize(
+    "call", ["array", "batch_size", "fit", "predict", "source", *["first step"] * 5]
+)
+def test_leaving_while_python_code_of_a_call_does_not_end(call: str) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", SPINNING, call], capture_output=True, text=True, timeout=60
+    )
+    assert (run.returncode, run.stdout) == (0, "leaving\n"), run.stderr[-2000:]
+
+
 HANDLERS = """
 import sys, threading, time
 import numpy as np

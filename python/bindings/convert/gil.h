@@ -59,7 +59,8 @@ void bind_signals();
 
 // Other threads come out of the core and of the calls that they are in, and stay where they are:
 // what is destroyed when the process ends is in nobody's use. Their waits end; what computes ends
-// first, and Python code that calls run gets a second. By the thread that ends it.
+// first, and Python code that calls run gets a second, then SystemExit and another one. By the
+// thread that ends it.
 void leave_process();
 
 }  // namespace traingraph::python

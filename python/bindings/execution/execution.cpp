@@ -182,6 +182,7 @@ void renew(ExecutionArguments& result, const Call& call, const ExecutableGraph& 
 template <const Call& call>
 PyObject* invoke(PyObject* self, PyObject* const* values, Py_ssize_t positional,
                  PyObject* keywords) {
+  const EnteredCall entered;
   try {
     const Given given = parse(call, values, positional, keywords);
     ExecutableGraph& graph = call.graph_of(self);
