@@ -2,14 +2,13 @@
 ends it."""
 
 import gc
-import signal
-import threading
 import time
 
 import numpy as np
 import pytest
 
 import traingraph as tg
+from interruption import interrupted
 from small_layers import dense
 
 ROWS, WIDTH = 2, 4
@@ -116,22 +115,7 @@ def test_a_limit_is_kept_in_seconds():
 
 def test_control_c_ends_a_compilation_and_leaves_the_graph():
     training = training_graph(chain, 40000)
-    done = threading.Event()
-
-    def interrupt():
-        if not done.wait(0.3):
-            signal.raise_signal(signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    start = time.monotonic()
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            training.compile(device="cpu")
-    finally:
-        done.set()
-        thread.join()
-    short = time.monotonic() - start
+    short = interrupted(lambda: training.compile(device="cpu"))
     start = time.monotonic()
     training.compile(device="cpu")
     assert short < 0.7 * (time.monotonic() - start)

@@ -2,8 +2,6 @@
 their number, and Ctrl-C ends it and leaves the buffer."""
 
 import gc
-import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +10,7 @@ import numpy as np
 import pytest
 from kernels import batch, commands
 
+from interruption import interrupted
 from traingraph import mps
 
 
@@ -76,22 +75,7 @@ def test_the_first_commit_grows_like_the_nodes(make: Make) -> None:
 
 def test_control_c_ends_a_commit_that_may_be_repeated() -> None:
     buffer, _ = encoded(mps.MTLDevice(device="cpu"), convolution, 30000)
-    done = threading.Event()
-
-    def interrupt() -> None:
-        if not done.wait(0.3):
-            signal.raise_signal(signal.SIGINT)
-
-    thread = threading.Thread(target=interrupt)
-    start = time.monotonic()
-    thread.start()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            buffer.commit()
-    finally:
-        done.set()
-        thread.join()
-    short = time.monotonic() - start
+    short = interrupted(buffer.commit)
     start = time.monotonic()
     buffer.commit()
     assert short < 0.7 * (time.monotonic() - start)
