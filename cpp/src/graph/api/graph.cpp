@@ -37,10 +37,15 @@ RecursiveMutex& structure() {
 }
 
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name) {
-  for (const auto& [key, tensor] : tensors) {
-    if (key == name) return &tensor;
-  }
-  return nullptr;
+  std::size_t next = 0;
+  return find_from(next, tensors, name);
+}
+
+const TensorPtr* find_from(std::size_t& next, const NamedTensors& tensors,
+                           const std::string& name) {
+  const auto* found =
+      find_from(next, tensors, [&](const auto& entry) { return entry.first == name; });
+  return found == nullptr ? nullptr : &found->second;
 }
 
 bool names(const NamedTensors& tensors, const Tensor* tensor) {

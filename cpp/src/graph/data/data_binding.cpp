@@ -132,8 +132,10 @@ std::int64_t rows_of(const GraphState& graph, std::int64_t declared_batch,
                      const ExecutionArguments& arguments) {
   Rows rows(declared_batch);
   const auto add = [&rows](const NamedData& data, const NamedTensors& declared) {
+    std::size_t next = 0;
     for (const auto& [name, array] : data) {
-      if (const TensorPtr* tensor = find(declared, name)) rows.add(name, array, **tensor);
+      const TensorPtr* tensor = find_from(next, declared, name);
+      if (tensor != nullptr) rows.add(name, array, **tensor);
     }
   };
   add(arguments.inputs, graph.inputs);

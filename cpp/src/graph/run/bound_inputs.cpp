@@ -112,8 +112,10 @@ std::int64_t BoundInputs::bound_rows(std::int64_t declared_batch, bool skips) co
 
 void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                              const CompiledGraph& graph, const CallDetails& details) {
+  std::size_t next_name = 0;
+  std::size_t next_slot = 0;
   for (const auto& [name, array] : data) {
-    const TensorPtr* tensor = find(declared, name);
+    const TensorPtr* tensor = find_from(next_name, declared, name);
     if (tensor != nullptr && graph_.constants.contains(*tensor)) {
       throw InvalidArgument(std::string("[execute] expected no data for ") + what + " '" + name +
                             "': compile was told that it is constant");
@@ -122,17 +124,18 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
       throw InvalidArgument(std::string("[execute] expected ") + what + " of " +
                             names_of(declared) + " but got '" + name + "'");
     }
-    for (const BoundSlot& slot : graph.bound) {
-      if (slot.tensor != *tensor || slot.value == kNone) continue;
-      const ir::Type& type = graph.program->graph.type(slot.value);
-      check_data(slot, type, array, backend_);
-      check_range(slot.name, slot.range, type, array, details.samples);
-      if (slot.given->argument.call == calls_) {
-        throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
-                              what + " '" + name + "' is the second name of one");
-      }
-      give_argument(slot, type, array, details);
+    const BoundSlot* const slot = find_from(next_slot, graph.bound, [&](const BoundSlot& each) {
+      return each.tensor == *tensor && each.value != kNone;
+    });
+    if (slot == nullptr) continue;
+    const ir::Type& type = graph.program->graph.type(slot->value);
+    check_data(*slot, type, array, backend_);
+    check_range(slot->name, slot->range, type, array, details.samples);
+    if (slot->given->argument.call == calls_) {
+      throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
+                            what + " '" + name + "' is the second name of one");
     }
+    give_argument(*slot, type, array, details);
   }
 }
 

@@ -107,8 +107,21 @@ struct GraphState {
 // Parameters of a snapshot whose flags decide what its programs train.
 std::vector<const TensorParameter*> updatable_parameters(const GraphState& snapshot);
 
+// The first element, counted from `next` and on from the beginning, of which this is true; null
+// without one. What is asked for in the order of the elements is found at once.
+template <typename Elements, typename Is>
+auto find_from(std::size_t& next, Elements& elements, Is is) -> decltype(elements.data()) {
+  for (std::size_t passed = 0; passed < elements.size(); ++passed) {
+    const std::size_t at = next < elements.size() ? next : 0;
+    next = at + 1;
+    if (is(elements[at])) return &elements[at];
+  }
+  return nullptr;
+}
+
 // A NamedTensors entry by name; null without one.
 const TensorPtr* find(const NamedTensors& tensors, const std::string& name);
+const TensorPtr* find_from(std::size_t& next, const NamedTensors& tensors, const std::string& name);
 // Whether a tensor has a name there.
 bool names(const NamedTensors& tensors, const Tensor* tensor);
 
