@@ -99,6 +99,8 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     of_bytes = run(tmp_path / "kernel_bytes").splitlines()
     assert len(of_bytes) >= 23
     assert all(line.endswith(": ok") for line in lines + of_bytes)
+    first, last = map(float, run(tmp_path / "branches").split())
+    assert last < first / 10
     loss, accuracy = (float(line.split()[1]) for line in run(tmp_path / "mlp").splitlines())
     assert loss < 0.3
     assert accuracy > 0.95

@@ -39,6 +39,19 @@ BLOCKS = {
     "layer_norm((5, 6))": (
         nn.layer_norm([5, 6]), (4, 5, 6), [4, 5, 6], tg.MLCLayerNormalizationLayer,
     ),
+    "conv1d(8, 3)": (nn.conv1d(8, 3), (4, 7, 6), [4, 7, 8], tg.MLCTransposeLayer),
+    "conv2d_transpose(3, 8, 2)": (
+        nn.conv2d_transpose(3, 8, 2, stride=2), (4, 3, 5, 4), [4, 8, 10, 8],
+        tg.MLCConvolutionLayer,
+    ),
+    "group_norm(2)": (nn.group_norm(2), (4, 6, 5), [4, 6, 5], tg.MLCGroupNormalizationLayer),
+    "gru(5)": (nn.gru(5), (4, 7, 6), [4, 5], tg.MLCFullyConnectedLayer),
+    "positional_embedding()": (
+        nn.positional_embedding(), (4, 7, 6), [4, 7, 6], tg.MLCEmbeddingLayer,
+    ),
+    "residual([dense(6)])": (
+        nn.residual([nn.dense(6)]), (4, 6), [4, 6], tg.MLCFullyConnectedLayer,
+    ),
     "max_pool(2)": (nn.max_pool(2), (4, 3, 8, 6), [4, 3, 4, 3], tg.MLCPoolingLayer),
     "max_pool(3x2)": (nn.max_pool((3, 2), stride=1), (4, 3, 8, 6), [4, 3, 8, 6],
                       tg.MLCPoolingLayer),
@@ -67,6 +80,8 @@ def test_a_block_makes_its_class(text: str) -> None:
     block, source, result, cls = BLOCKS[text]
     assert repr(block) == f"<Block {text}>"
     dtype = "int32" if cls is tg.MLCEmbeddingLayer else "float32"
+    if text == "positional_embedding()":
+        dtype = "float32"  # which adds to what it is given
     shape, layers = built(block, *source, dtype=dtype)
     assert shape == result
     assert type(layers[0]) is cls
@@ -76,6 +91,12 @@ def test_a_block_makes_its_class(text: str) -> None:
 def test_every_function_is_tried() -> None:
     blocks = {text.split("(")[0] for text in BLOCKS} - {"gelu", "softmax"}
     others = {"Block", "activation", "sequential", "model", "sgd", "adam", "adamw", "rmsprop"}
+    # test_nn_values.py tries them.
+    others |= {
+        "Input", "Value", "abs", "clip", "concatenate", "cos", "exp", "gather", "log", "loss",
+        "matmul", "maximum", "mean", "minimum", "sin", "sqrt", "square", "stop_gradient", "sum",
+        "tanh", "where",
+    }  # fmt: skip
     assert blocks | others == set(nn.__all__)
     assert tg.nn is nn
 
@@ -306,7 +327,7 @@ def test_values(call: Any, text: str) -> None:
         (lambda: nn.sequential([nn.flatten]), r"but got the function flatten; did you mean flat"),
         (lambda: nn.sequential([tg.MLCActivationLayer.relu]), r"did you mean relu\(\)\?"),
         (lambda: nn.sequential([tg.MLCReshapeLayer]), "but got the class MLCReshapeLayer"),
-        (lambda: nn.dense(3)(1, 2), "expected graph: MLCGraph but got 'int'"),
+        (lambda: nn.dense(3)(1, 2), r"expected graph: MLCGraph \| Value but got 'int'"),
         (lambda: nn.model([nn.dense(3)]), r"\[model\] no form takes .* write model\(layers"),
         (lambda: nn.model([nn.dense(3)], input=3, loss=1), "expected loss: MLCLossLayer"),
         (lambda: nn.model([lambda graph, x: 1], input=3), "its result: MLCTensor but got 'int'"),

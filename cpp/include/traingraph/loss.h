@@ -48,6 +48,14 @@ class TRAINGRAPH_API Loss : public Layer {
   TensorPtr weights_;
 };
 
+// The mean of the source's elements, whatever it was made of: a loss of the user's own.
+class TRAINGRAPH_API ExpressionLoss final : public Loss {
+ public:
+  ExpressionLoss() : Loss({}) {}
+  std::string description() const override { return "Loss of an expression"; }
+  void emit(Emitter& emitter) const override;
+};
+
 // Width and height in cells.
 using AnchorBox = std::array<float, 2>;
 

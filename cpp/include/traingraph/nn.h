@@ -22,6 +22,8 @@
 #include <traingraph/export.h>
 #include <traingraph/graph.h>
 #include <traingraph/layer.h>
+#include <traingraph/nn/initializer.h>
+#include <traingraph/nn/value.h>
 #include <traingraph/optimizer.h>
 
 namespace traingraph::nn {
@@ -60,6 +62,8 @@ class TRAINGRAPH_API Block {
   // Errors name the block and the shape that it was given.
   TensorPtr operator()(const GraphPtr& graph, const TensorPtr& x,
                        bool before_rectifier = false) const;
+  // In a network of values.
+  Value operator()(const Value& x) const;
   // "dense(128)"
   const std::string& text() const { return text_; }
   Kind kind() const { return kind_; }
@@ -75,6 +79,8 @@ class TRAINGRAPH_API Block {
 
 // One after another.
 TRAINGRAPH_API Block sequential(std::vector<Block> blocks);
+// x + blocks(x), or shortcut(x) + blocks(x) where shapes differ.
+TRAINGRAPH_API Block residual(std::vector<Block> blocks, std::vector<Block> shortcut = {});
 
 // A height and a width, or one number for both.
 struct Size {
@@ -87,6 +93,8 @@ struct Size {
 struct DenseOptions {
   bool bias = true;
   std::string activation = {};  // a name; empty: none
+  Initializer weights_init = {};
+  Initializer bias_init = {};
 };
 // x Wᵀ + b on the last axis, or of (N, C, 1, 1). Weights are He-uniform before ReLU, also by way of
 // pooling, dropout and reshapes; else uniform within ±1 / sqrt(inputs of an output). Biases are 0.
@@ -101,10 +109,22 @@ struct Conv2dOptions {
   std::int64_t groups = 1;
   bool bias = true;
   std::string activation = {};
+  Initializer weights_init = {};
+  Initializer bias_init = {};
 };
 // Over images (N, C, H, W); weights as of dense.
 TRAINGRAPH_API Block conv2d(std::int64_t outputs, Size kernel, Conv2dOptions options = {});
 TRAINGRAPH_API Block conv2d(std::int64_t inputs, std::int64_t outputs, Size kernel,
+                            Conv2dOptions options = {});
+
+// To (N, outputs, P, Q), P and Q as of the image whose conv2d() has the source's.
+TRAINGRAPH_API Block conv2d_transpose(std::int64_t outputs, Size kernel,
+                                      Conv2dOptions options = {});
+TRAINGRAPH_API Block conv2d_transpose(std::int64_t inputs, std::int64_t outputs, Size kernel,
+                                      Conv2dOptions options = {});
+// Over the steps of sequences (N, T, C), by conv2d of one row; of pairs the widths count.
+TRAINGRAPH_API Block conv1d(std::int64_t outputs, std::int64_t kernel, Conv2dOptions options = {});
+TRAINGRAPH_API Block conv1d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
                             Conv2dOptions options = {});
 
 struct BatchNormOptions {
@@ -116,6 +136,9 @@ TRAINGRAPH_API Block batch_norm(BatchNormOptions options = {});
 TRAINGRAPH_API Block batch_norm(std::int64_t channels, BatchNormOptions options = {});
 // Over the last axis, of images (N, C, H, W) over all but the first; gamma 1 and beta 0.
 TRAINGRAPH_API Block layer_norm(Shape shape = {}, float epsilon = 1e-5f);
+
+// Over groups of channels of (N, C, …); gamma 1 and beta 0.
+TRAINGRAPH_API Block group_norm(std::int64_t groups, float epsilon = 1e-5f);
 
 struct PoolOptions {
   std::optional<Size> stride = {};  // none: the kernel's
@@ -141,9 +164,18 @@ struct LstmOptions {
 TRAINGRAPH_API Block lstm(std::int64_t hidden, LstmOptions options = {});
 TRAINGRAPH_API Block lstm(std::int64_t inputs, std::int64_t hidden, LstmOptions options = {});
 
+struct GruOptions {
+  bool returns_sequences = false;  // else the last step, (N, hidden)
+};
+// Of sequences (N, T, C), a layer for each gate and step. Weights are Glorot-uniform, biases 0.
+TRAINGRAPH_API Block gru(std::int64_t hidden, GruOptions options = {});
+
 // Rows of a table of normal numbers.
 TRAINGRAPH_API Block embedding(std::int64_t count, std::int64_t dimension,
                                std::optional<std::int64_t> padding_index = {});
+
+// Adds a row of a table, normal with deviation 0.05, to each step of sequences (N, T, C).
+TRAINGRAPH_API Block positional_embedding();
 
 struct AttentionOptions {
   float dropout = 0;  // of probabilities
@@ -172,6 +204,7 @@ struct ModelOptions {
   std::variant<std::string, LayerPtr> loss = "softmax_cross_entropy";
   std::variant<std::string, OptimizerPtr> optimizer = "adam";
   std::string labels = "classes";  // of softmax cross entropy; or "one_hot"
+  bool weights = false;            // whether 'w' weights each value of the loss
   std::int64_t batch_size = 32;
   Device device = Device::any();
 };
@@ -179,5 +212,20 @@ struct ModelOptions {
 // shape, or are int32 classes for softmax cross entropy.
 TRAINGRAPH_API std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks,
                                                     const ModelOptions& options);
+
+struct NetworkOptions {
+  std::vector<Value> inputs = {};
+  std::vector<Value> outputs = {};  // the first is what a named loss compares and `predict` gives
+  // A Value is trained on by the mean of its elements. Inputs that it alone reads are labels.
+  std::variant<std::string, LayerPtr, Value> loss = "softmax_cross_entropy";
+  std::variant<std::string, OptimizerPtr> optimizer = "adam";
+  std::string labels = "classes";
+  bool weights = false;
+  std::int64_t batch_size = 32;
+  Device device = Device::any();
+};
+// The same of values. Inputs without names are 'x', or 'x0', 'x1', … of several; a label is 'y'.
+// Outputs after the first are declared as 'output1', 'output2', ….
+TRAINGRAPH_API std::shared_ptr<TrainingGraph> model(const NetworkOptions& options);
 
 }  // namespace traingraph::nn

@@ -287,4 +287,12 @@ void Loss::emit(Emitter& e) const {
   e.result(values);
 }
 
+void ExpressionLoss::emit(Emitter& e) const {
+  e.expect_sources(1, 1);
+  expect_floating(e, 0, "a value");
+  const double share = 1 / static_cast<double>(e.type(0).elements());
+  const ValueId sum = ops::reduce_all(e.graph, ir::ReduceKind::sum, e.sources[0]);
+  e.result(share == 1 ? sum : ops::unary(e.graph, Scalar::scale, sum, share));
+}
+
 }  // namespace traingraph

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <traingraph/activation.h>
+#include <traingraph/arithmetic.h>
 #include <traingraph/batch_normalization.h>
 #include <traingraph/data_movement.h>
 #include <traingraph/describe.h>
@@ -14,6 +15,8 @@
 #include <traingraph/nn.h>
 #include <traingraph/pooling.h>
 #include <traingraph/softmax.h>
+
+#include "nn/layer_block.h"
 
 namespace traingraph::nn {
 namespace {
@@ -101,20 +104,28 @@ Block sequential(std::vector<Block> blocks) {
           kind};
 }
 
+Block residual(std::vector<Block> blocks, std::vector<Block> shortcut) {
+  const Block inside = sequential(std::move(blocks));
+  const Block outside = sequential(std::move(shortcut));
+  const std::string text = "residual(" + inside.text().substr(std::string("sequential(").size());
+  return layer_block(text, [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
+    const TensorPtr result = inside(graph, x, before_rectifier);
+    const TensorPtr beside = outside(graph, x, before_rectifier);
+    if (result->descriptor().shape != beside->descriptor().shape) {
+      throw ShapeError("[" + text + "] expected a result of the shape " +
+                       to_string(beside->descriptor().shape) + " beside it but got " +
+                       to_string(result->descriptor().shape) + "; give a shortcut");
+    }
+    return graph->node(std::make_shared<Arithmetic>(ArithmeticOperation::kAdd),
+                       std::vector<TensorPtr>{beside, result});
+  });
+}
+
 const ClassDescription& Block::class_description() {
   static const ClassDescription description =
       Describing<Block>("Block",
                         "Given a graph and a tensor it makes a layer for that tensor's shape, adds "
                         "it and returns the result. Called again it makes another layer.")
-          .function(
-              "__call__",
-              [](const Block& self, const GraphPtr& graph, const TensorPtr& x) {
-                return self(graph, x);
-              },
-              "The result of a new layer over x. Errors: those of the layer, naming the block.",
-              {{"graph", "The graph that the layer is added to."},
-               {"x", "The tensor that the layer reads."}})
-          .by_position(2)
           .not_copied()
           .shown(&Block::text);
   return description;

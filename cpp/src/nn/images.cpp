@@ -1,6 +1,7 @@
 // Normalization, pooling and shapes: blocks that pass on what stands behind them.
 #include <traingraph/batch_normalization.h>
 #include <traingraph/data_movement.h>
+#include <traingraph/group_normalization.h>
 #include <traingraph/layer_normalization.h>
 #include <traingraph/pooling.h>
 #include <traingraph/softmax.h>
@@ -44,6 +45,22 @@ Block layer_norm_block(const std::string& text, const Shape& expected, float eps
   return layer_block(text, make, Block::Kind::kNormalizer);
 }
 
+Block group_norm_block(const std::string& text, std::int64_t groups, float epsilon) {
+  expect_some(text, "groups", groups);
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
+    const Shape& shape = x->descriptor().shape;
+    if (shape.size() < 2 || shape[1] % groups != 0) {
+      refuse_source(text, "of a multiple of " + std::to_string(groups) + " channels on axis 1", x);
+    }
+    const TensorDescriptor channels({shape[1]});
+    return graph->node(
+        std::make_shared<GroupNormalization>(shape[1], groups, Tensor::filled(channels, 0),
+                                             Tensor::filled(channels, 1), epsilon),
+        x);
+  };
+  return layer_block(text, make, Block::Kind::kNormalizer);
+}
+
 Block pool_block(const char* name, PoolingType type, const std::optional<Size>& kernel,
                  const PoolOptions& options) {
   const std::string text = kernel ? call_text(name, *kernel) : call_text(name);
@@ -82,6 +99,10 @@ Block batch_norm(std::int64_t channels, BatchNormOptions options) {
 Block layer_norm(Shape shape, float epsilon) {
   const std::string extents = shape.empty() ? "" : to_string(shape);
   return layer_norm_block("layer_norm(" + extents + ")", shape, epsilon);
+}
+
+Block group_norm(std::int64_t groups, float epsilon) {
+  return group_norm_block(call_text("group_norm", groups), groups, epsilon);
 }
 
 Block max_pool(std::optional<Size> kernel, PoolOptions options) {

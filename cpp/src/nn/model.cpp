@@ -1,9 +1,13 @@
 // `nn::model`, which makes a compiled training graph of blocks, and the short forms of the
 // optimizers.
+#include <algorithm>
+
 #include <traingraph/data_movement.h>
 #include <traingraph/loss.h>
 
+#include "nn/expression.h"
 #include "nn/layer_block.h"
+#include "nn/losses.h"
 
 namespace traingraph::nn {
 namespace {
@@ -43,10 +47,12 @@ OptimizerDescriptor with_rate(float learning_rate) {
   return d;
 }
 
-std::shared_ptr<Loss> loss_of(const ModelOptions& options) {
+// Null of an expression.
+std::shared_ptr<Loss> loss_of(const NetworkOptions& options) {
+  if (std::holds_alternative<Value>(options.loss)) return nullptr;
   if (const auto* name = std::get_if<std::string>(&options.loss)) {
     LossDescriptor d;
-    d.type = row_named(kLosses, "model", "a loss", *name).type;
+    d.type = loss_named(*name, "model");
     return std::make_shared<Loss>(d);
   }
   const auto& layer = std::get<LayerPtr>(options.loss);
@@ -58,7 +64,7 @@ std::shared_ptr<Loss> loss_of(const ModelOptions& options) {
   return loss;
 }
 
-OptimizerPtr optimizer_of(const ModelOptions& options) {
+OptimizerPtr optimizer_of(const NetworkOptions& options) {
   if (const auto* name = std::get_if<std::string>(&options.optimizer)) {
     return row_named(kOptimizers, "model", "an optimizer", *name).make();
   }
@@ -67,18 +73,17 @@ OptimizerPtr optimizer_of(const ModelOptions& options) {
   return optimizer;
 }
 
-TensorDescriptor input_of(const ModelOptions& options, const Block& blocks) {
-  Shape shape{options.batch_size};
-  shape.insert(shape.end(), options.input.begin(), options.input.end());
+TensorPtr input_of(const Expression::Input& input, std::int64_t batch_size) {
+  Shape shape{batch_size};
+  shape.insert(shape.end(), input.shape.begin(), input.shape.end());
   for (const std::int64_t extent : shape) {
-    if (extent >= 1 && !options.input.empty() && shape.size() <= kMaxTensorDimensions) continue;
+    if (extent >= 1 && !input.shape.empty() && shape.size() <= kMaxTensorDimensions) continue;
     throw ShapeError("[model] expected a batch size and an input of 1 to " +
                      std::to_string(kMaxTensorDimensions - 1) +
-                     " extents, all of at least 1, but got " + std::to_string(options.batch_size) +
-                     " and " + to_string(options.input));
+                     " extents, all of at least 1, but got " + std::to_string(batch_size) +
+                     " and " + to_string(input.shape));
   }
-  const bool is_index = blocks.kind() == Block::Kind::kIndices;
-  return {shape, options.input_type.value_or(is_index ? DataType::kInt32 : DataType::kFloat32)};
+  return Tensor::create({shape, input.options.data_type});
 }
 
 // Classes without the axis of classes, or what the prediction has.
@@ -99,7 +104,122 @@ TensorDescriptor labels_of(const std::string& labels, LossType type,
   return {shape, DataType::kInt32};
 }
 
+// Of a softmax or cosine one value for each position, of others one for each element.
+Shape weights_of(LossType type, const Shape& prediction) {
+  Shape shape = prediction;
+  const bool over_classes = type == LossType::kSoftmaxCrossEntropy ||
+                            type == LossType::kCategoricalCrossEntropy ||
+                            type == LossType::kCosineDistance;
+  if (over_classes && shape.size() > 1) shape.erase(shape.begin() + 1);
+  return shape;
+}
+
+class Network {
+ public:
+  explicit Network(const NetworkOptions& options)
+      : options_(options),
+        loss_(loss_of(options)),
+        optimizer_(optimizer_of(options)),
+        drawing_{std::make_shared<Graph>(), options.batch_size, {}} {
+    if (options.outputs.empty()) {
+      throw InvalidArgument("[model] expected 1 or more outputs but got none");
+    }
+    if (options.weights && loss_ == nullptr) {
+      throw InvalidArgument(
+          "[model] expected no weights of a loss that is an expression; multiply by an input");
+    }
+  }
+
+  std::shared_ptr<TrainingGraph> make() {
+    declare_inputs();
+    draw(in_order(options_.outputs), drawing_, drawn_);
+    if (const auto* expression = std::get_if<Value>(&options_.loss)) add_loss(*expression);
+    Graph& graph = *drawing_.graph;
+    TensorPtr prediction = drawn_.at(options_.outputs.front().expression().get());
+    // The loss and `predict` take the last layer's first result.
+    const std::vector<LayerPtr> layers = graph.layers();
+    if (layers.empty() || graph.result_tensors(layers.back()).front() != prediction) {
+      prediction = graph.reshape(prediction->descriptor().shape, prediction);
+    }
+    if (loss_ != nullptr) declare_labels(prediction->descriptor());
+    auto training =
+        std::make_shared<TrainingGraph>(std::vector<GraphPtr>{drawing_.graph}, loss_, optimizer_);
+    training->add_inputs(inputs_, labels_, weights_);
+    if (!drawing_.stopped.empty()) training->stop_gradient(drawing_.stopped);
+    declare_outputs(*training);
+    training->compile(CompilationOptions::kNone, options_.device);
+    return training;
+  }
+
+ private:
+  void declare(NamedTensors& group, const Expression& input, const std::string& usual) {
+    const TensorPtr tensor = input_of(*input.input, options_.batch_size);
+    const std::string& own = input.input->options.name;
+    const std::string& name = own.empty() ? usual : own;
+    for (const auto* others : {&inputs_, &labels_}) {
+      const auto has_it = [&](const auto& entry) { return entry.first == name; };
+      if (std::ranges::none_of(*others, has_it)) continue;
+      throw InvalidArgument("[model] expected inputs and labels of different names but got '" +
+                            name + "' twice");
+    }
+    tensor->set_label(name);
+    group.emplace_back(name, tensor);
+    drawn_.emplace(&input, tensor);
+  }
+
+  void declare_inputs() {
+    for (const Value& value : options_.inputs) {
+      const Expression& input = *value.expression();
+      if (!input.input) {
+        throw InvalidArgument("[model] expected inputs made by input() but got " + input.text);
+      }
+      const bool is_one = options_.inputs.size() == 1;
+      declare(inputs_, input, is_one ? "x" : "x" + std::to_string(inputs_.size()));
+    }
+  }
+
+  void declare_labels(const TensorDescriptor& prediction) {
+    const LossType type = loss_->descriptor().type;
+    const TensorPtr y = Tensor::create(labels_of(options_.labels, type, prediction));
+    y->set_label("y");
+    labels_.emplace_back("y", y);
+    if (!options_.weights) return;
+    weights_.emplace_back(
+        "w", Tensor::create({weights_of(type, prediction.shape), prediction.data_type}));
+    weights_.back().second->set_label("w");
+  }
+
+  void add_loss(const Value& value) {
+    const std::vector<const Expression*> order = in_order({value});
+    for (const Expression* one : order) {
+      if (one->input && !drawn_.contains(one)) declare(labels_, *one, "y");
+    }
+    draw(order, drawing_, drawn_);
+    drawing_.graph->node(std::make_shared<ExpressionLoss>(), drawn_.at(value.expression().get()));
+  }
+
+  void declare_outputs(TrainingGraph& training) const {
+    NamedTensors outputs;
+    for (std::size_t k = 1; k < options_.outputs.size(); ++k) {
+      outputs.emplace_back("output" + std::to_string(k),
+                           drawn_.at(options_.outputs[k].expression().get()));
+    }
+    if (!outputs.empty()) training.add_outputs(outputs);
+  }
+
+  const NetworkOptions& options_;
+  const std::shared_ptr<Loss> loss_;
+  const OptimizerPtr optimizer_;
+  Drawing drawing_;
+  Drawn drawn_;
+  NamedTensors inputs_, labels_, weights_;
+};
+
 }  // namespace
+
+LossType loss_named(const std::string& name, const std::string& subject) {
+  return row_named(kLosses, subject, "a loss", name).type;
+}
 
 OptimizerPtr sgd(float learning_rate, float momentum, bool nesterov) {
   return std::make_shared<SGD>(with_rate(learning_rate), momentum, nesterov);
@@ -120,27 +240,26 @@ OptimizerPtr rmsprop(float learning_rate, RMSPropOptions options) {
   return std::make_shared<RMSProp>(with_rate(learning_rate), options);
 }
 
+std::shared_ptr<TrainingGraph> model(const NetworkOptions& options) {
+  return Network(options).make();
+}
+
 std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptions& options) {
   if (blocks.empty()) throw InvalidArgument("[model] expected 1 or more blocks but got none");
-  const std::shared_ptr<Loss> loss = loss_of(options);
-  const OptimizerPtr optimizer = optimizer_of(options);
   const Block whole = sequential(std::move(blocks));
-  const TensorPtr x = Tensor::create(input_of(options, whole));
-  const auto graph = std::make_shared<Graph>();
-  TensorPtr prediction = whole(graph, x);
-  // The loss and `predict` take the last layer's first result.
-  const std::vector<LayerPtr> layers = graph->layers();
-  if (layers.empty() || graph->result_tensors(layers.back()).front() != prediction) {
-    prediction = graph->reshape(prediction->descriptor().shape, prediction);
-  }
-  const TensorPtr y =
-      Tensor::create(labels_of(options.labels, loss->descriptor().type, prediction->descriptor()));
-  x->set_label("x");
-  y->set_label("y");
-  auto training = std::make_shared<TrainingGraph>(std::vector<GraphPtr>{graph}, loss, optimizer);
-  training->add_inputs({{"x", x}}, {{"y", y}});
-  training->compile(CompilationOptions::kNone, options.device);
-  return training;
+  const bool is_index = whole.kind() == Block::Kind::kIndices;
+  const DataType type =
+      options.input_type.value_or(is_index ? DataType::kInt32 : DataType::kFloat32);
+  const Value x = input(options.input, {.data_type = type});
+  NetworkOptions network{.inputs = {x},
+                         .outputs = {whole(x)},
+                         .optimizer = options.optimizer,
+                         .labels = options.labels,
+                         .weights = options.weights,
+                         .batch_size = options.batch_size,
+                         .device = options.device};
+  std::visit([&](const auto& loss) { network.loss = loss; }, options.loss);
+  return model(network);
 }
 
 }  // namespace traingraph::nn

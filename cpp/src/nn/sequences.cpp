@@ -1,5 +1,9 @@
 // Blocks over sequences (N, T, C) and indices.
+#include <numeric>
+
+#include <traingraph/arithmetic.h>
 #include <traingraph/attention.h>
+#include <traingraph/convolution.h>
 #include <traingraph/embedding.h>
 #include <traingraph/lstm.h>
 
@@ -53,6 +57,67 @@ Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, st
   return layer_block(text, make);
 }
 
+// The gates of GRU and what they make, of sequences (N, T, C) that are projected at once:
+// r and z = sigmoid(x W + h U), n = tanh(x W + r (h U)), h' = n + z (h - n).
+class Gru {
+ public:
+  Gru(const GraphPtr& graph, const TensorPtr& x, std::int64_t hidden)
+      : graph_(graph),
+        hidden_(hidden),
+        steps_(split(projected(x, x->descriptor().shape[2]), x->descriptor().shape[1], 1)),
+        recurrent_(projection(hidden)) {}
+
+  // (N, 1, hidden) of each step.
+  std::vector<TensorPtr> run() {
+    TensorPtr state = Tensor::filled(TensorDescriptor({1, 1, hidden_}), 0);
+    std::vector<TensorPtr> states;
+    for (const TensorPtr& step : steps_) {
+      const std::vector<TensorPtr> given = split(step, kGates, 2);
+      const std::vector<TensorPtr> kept = split(graph_->node(recurrent_, state), kGates, 2);
+      const TensorPtr reset = activated("sigmoid", add(given[0], kept[0]));
+      const TensorPtr update = activated("sigmoid", add(given[1], kept[1]));
+      const TensorPtr fresh = activated("tanh", add(given[2], multiply(reset, kept[2])));
+      state = add(fresh, multiply(update, binary(ArithmeticOperation::kSubtract, state, fresh)));
+      states.push_back(state);
+    }
+    return states;
+  }
+
+ private:
+  static constexpr std::int64_t kGates = 3;
+
+  LayerPtr projection(std::int64_t inputs) const {
+    ConvolutionDescriptor d;
+    d.input_feature_channel_count = inputs;
+    d.output_feature_channel_count = kGates * hidden_;
+    return std::make_shared<FullyConnected>(
+        Tensor::random(TensorDescriptor({kGates * hidden_, inputs}),
+                       RandomInitializerType::kGlorotUniform, inputs, hidden_),
+        Tensor::filled(TensorDescriptor({kGates * hidden_}), 0), d);
+  }
+  TensorPtr projected(const TensorPtr& x, std::int64_t inputs) {
+    return graph_->node(projection(inputs), x);
+  }
+  std::vector<TensorPtr> split(const TensorPtr& x, std::int64_t count, std::int64_t axis) {
+    return graph_->split(x, count, axis);
+  }
+  TensorPtr binary(ArithmeticOperation operation, const TensorPtr& a, const TensorPtr& b) {
+    return graph_->node(std::make_shared<Arithmetic>(operation), std::vector<TensorPtr>{a, b});
+  }
+  TensorPtr add(const TensorPtr& a, const TensorPtr& b) {
+    return binary(ArithmeticOperation::kAdd, a, b);
+  }
+  TensorPtr multiply(const TensorPtr& a, const TensorPtr& b) {
+    return binary(ArithmeticOperation::kMultiply, a, b);
+  }
+  TensorPtr activated(const char* name, const TensorPtr& x) { return activation(name)(graph_, x); }
+
+  const GraphPtr& graph_;
+  const std::int64_t hidden_;
+  const std::vector<TensorPtr> steps_;
+  const LayerPtr recurrent_;
+};
+
 Block attention_block(const std::string& text, std::optional<std::int64_t> inputs,
                       std::int64_t heads, const AttentionOptions& options) {
   const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
@@ -72,6 +137,41 @@ Block lstm(std::int64_t hidden, LstmOptions options) {
 
 Block lstm(std::int64_t inputs, std::int64_t hidden, LstmOptions options) {
   return lstm_block(call_text("lstm", inputs, hidden), inputs, hidden, options);
+}
+
+Block gru(std::int64_t hidden, GruOptions options) {
+  const std::string text = call_text("gru", hidden);
+  expect_some(text, "hidden units", hidden);
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
+    channels_of(text, std::nullopt, x);
+    const std::vector<TensorPtr> states = Gru(graph, x, hidden).run();
+    if (!options.returns_sequences) {
+      return graph->reshape({x->descriptor().shape[0], hidden}, states.back());
+    }
+    return states.size() == 1 ? states[0] : graph->concatenate(states, 1);
+  };
+  return layer_block(text, make);
+}
+
+Block positional_embedding() {
+  const std::string text = call_text("positional_embedding");
+  const auto make = [text](const GraphPtr& graph, const TensorPtr& x, bool) {
+    EmbeddingDescriptor d;
+    d.embedding_dimension = channels_of(text, std::nullopt, x);
+    d.embedding_count = x->descriptor().shape[1];
+    const Initializer normal = "random_normal";
+    const TensorPtr table = normal.make({d.embedding_count, d.embedding_dimension}, 1, 1);
+    std::vector<std::int32_t> places(static_cast<std::size_t>(d.embedding_count));
+    std::iota(places.begin(), places.end(), 0);
+    const TensorDescriptor row({1, d.embedding_count}, DataType::kInt32);
+    const TensorPtr rows =
+        graph->node(std::make_shared<Embedding>(d, table),
+                    Tensor::create(row, TensorData::copy_of(places.data(), row.allocation_bytes(),
+                                                            row.data_type, row.shape)));
+    return graph->node(std::make_shared<Arithmetic>(ArithmeticOperation::kAdd),
+                       std::vector<TensorPtr>{x, rows});
+  };
+  return layer_block(text, make);
 }
 
 Block embedding(std::int64_t count, std::int64_t dimension,

@@ -1,6 +1,7 @@
 // Blocks with weights over features and images, and what they are drawn from.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <traingraph/convolution.h>
 
@@ -19,16 +20,30 @@ TensorPtr uniform(const Shape& shape, double limit) {
   return tensor;
 }
 
-// Before ReLU He-uniform: the variance of what follows stays. Elsewhere a sixth of that variance:
-// logits begin small, and what is normalized has steps that are large beside its weights.
-template <class L>
-LayerPtr weighted(const ConvolutionDescriptor& d, bool with_biases, bool before_rectifier,
+// What the options say of weights and biases. Weights by themselves are He-uniform before ReLU: the
+// variance of what follows stays. Elsewhere they have a sixth of that variance: logits begin small,
+// and what is normalized has steps that are large beside its weights.
+template <class L, class Options>
+LayerPtr weighted(const ConvolutionDescriptor& d, const Options& options, bool before_rectifier,
                   const Shape& weights, const Shape& biases) {
-  const std::int64_t inputs = element_count(weights) / d.output_feature_channel_count;
-  const double limit = std::sqrt((before_rectifier ? 6.0 : 1.0) / static_cast<double>(inputs));
-  return std::make_shared<L>(uniform(weights, limit),
-                             with_biases ? Tensor::filled(TensorDescriptor(biases), 0) : nullptr,
-                             d);
+  const auto per_kernel = static_cast<double>(element_count(weights));
+  const double fan_in = per_kernel / static_cast<double>(weights[0]);
+  const double fan_out = per_kernel / static_cast<double>(weights[1]);
+  TensorPtr kernel = options.weights_init.is_given()
+                         ? options.weights_init.make(weights, fan_in, fan_out)
+                         : uniform(weights, std::sqrt((before_rectifier ? 6.0 : 1.0) / fan_in));
+  TensorPtr bias;
+  if (options.bias) {
+    bias = options.bias_init.is_given() ? options.bias_init.make(biases, fan_in, fan_out)
+                                        : Tensor::filled(TensorDescriptor(biases), 0);
+  }
+  return std::make_shared<L>(std::move(kernel), std::move(bias), d);
+}
+
+template <class Options>
+void expect_bias(const std::string& text, const Options& options) {
+  if (options.bias || !options.bias_init.is_given()) return;
+  throw InvalidArgument("[" + text + "] expected no bias_init without a bias");
 }
 
 // The layer, and the activation that the options name.
@@ -42,6 +57,7 @@ Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, s
                   const DenseOptions& options) {
   expect_some(text, "inputs", inputs.value_or(1));
   expect_some(text, "outputs", outputs);
+  expect_bias(text, options);
   const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
     const Shape& shape = x->descriptor().shape;
     const bool is_image = shape.size() == 4;
@@ -55,7 +71,7 @@ Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, s
       refuse_source(text, "(…, " + std::to_string(*inputs) + ")", x);
     }
     return graph->node(
-        weighted<FullyConnected>(d, options.bias, before_rectifier,
+        weighted<FullyConnected>(d, options, before_rectifier,
                                  {outputs, d.input_feature_channel_count}, {outputs}),
         x);
   };
@@ -63,9 +79,11 @@ Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, s
 }
 
 Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
-                   std::int64_t outputs, const Size& kernel, const Conv2dOptions& options) {
+                   std::int64_t outputs, const Size& kernel, const Conv2dOptions& options,
+                   ConvolutionType type = ConvolutionType::kStandard) {
   expect_some(text, "inputs", inputs.value_or(1));
   expect_some(text, "outputs", outputs);
+  expect_bias(text, options);
   expect_some(text, "groups", options.groups);
   expect_some(text, "rows and columns of the kernel", smallest(kernel));
   expect_some(text, "rows and columns of the stride", smallest(options.stride));
@@ -76,6 +94,7 @@ Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
       refuse_source(text, "(N, " + (inputs ? std::to_string(*inputs) : "C") + ", H, W)", x);
     }
     ConvolutionDescriptor d;
+    d.type = type;
     d.kernel_height = kernel.y;
     d.kernel_width = kernel.x;
     d.input_feature_channel_count = shape[1];
@@ -92,13 +111,36 @@ Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
       refuse_source(
           text, "and outputs of a multiple of " + std::to_string(options.groups) + " channels", x);
     }
+    const bool transposed = type == ConvolutionType::kTransposed;
+    const std::int64_t first = transposed ? shape[1] : outputs;
+    const std::int64_t second = (transposed ? outputs : shape[1]) / options.groups;
     return graph->node(
-        weighted<Convolution>(d, options.bias, before_rectifier,
-                              {outputs, shape[1] / options.groups, kernel.y, kernel.x},
+        weighted<Convolution>(d, options, before_rectifier, {first, second, kernel.y, kernel.x},
                               {1, outputs, 1, 1}),
         x);
   };
   return activated(layer_block(text, make), options.activation);
+}
+
+// Images of one row: (N, T, C) to (N, C, 1, T), and back.
+Block conv1d_block(const std::string& text, std::optional<std::int64_t> inputs,
+                   std::int64_t outputs, std::int64_t kernel, Conv2dOptions options) {
+  options.stride.y = options.dilation.y = 1;
+  options.padding.sizes.y = 0;
+  const std::string activation = std::exchange(options.activation, "");
+  const Block convolution = conv2d_block(text, inputs, outputs, {1, kernel}, options);
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
+    const Shape shape = x->descriptor().shape;
+    if (shape.size() != 3 || inputs.value_or(shape[2]) != shape[2]) {
+      refuse_source(text, "(N, T, " + (inputs ? std::to_string(*inputs) : "C") + ")", x);
+    }
+    const TensorPtr channels = graph->transpose({0, 2, 1}, x);
+    const TensorPtr result = convolution(
+        graph, graph->reshape({shape[0], shape[2], 1, shape[1]}, channels), before_rectifier);
+    const std::int64_t steps = result->descriptor().shape[3];
+    return graph->transpose({0, 2, 1}, graph->reshape({shape[0], outputs, steps}, result));
+  };
+  return activated(layer_block(text, make), activation);
 }
 
 }  // namespace
@@ -118,6 +160,28 @@ Block conv2d(std::int64_t outputs, Size kernel, Conv2dOptions options) {
 Block conv2d(std::int64_t inputs, std::int64_t outputs, Size kernel, Conv2dOptions options) {
   return conv2d_block(call_text("conv2d", inputs, outputs, kernel), inputs, outputs, kernel,
                       options);
+}
+
+Block conv2d_transpose(std::int64_t outputs, Size kernel, Conv2dOptions options) {
+  return conv2d_block(call_text("conv2d_transpose", outputs, kernel), std::nullopt, outputs, kernel,
+                      options, ConvolutionType::kTransposed);
+}
+
+Block conv2d_transpose(std::int64_t inputs, std::int64_t outputs, Size kernel,
+                       Conv2dOptions options) {
+  return conv2d_block(call_text("conv2d_transpose", inputs, outputs, kernel), inputs, outputs,
+                      kernel, options, ConvolutionType::kTransposed);
+}
+
+Block conv1d(std::int64_t outputs, std::int64_t kernel, Conv2dOptions options) {
+  return conv1d_block(call_text("conv1d", outputs, kernel), std::nullopt, outputs, kernel,
+                      std::move(options));
+}
+
+Block conv1d(std::int64_t inputs, std::int64_t outputs, std::int64_t kernel,
+             Conv2dOptions options) {
+  return conv1d_block(call_text("conv1d", inputs, outputs, kernel), inputs, outputs, kernel,
+                      std::move(options));
 }
 
 }  // namespace traingraph::nn

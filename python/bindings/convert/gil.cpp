@@ -12,6 +12,7 @@
 #include <utility>
 
 #include <traingraph/interruption.h>
+#include <traingraph/mutex.h>
 
 #include "convert/release.h"
 
@@ -43,7 +44,7 @@ struct CallingThread {
 };
 
 struct CallingThreads {
-  std::mutex mutex;
+  Mutex mutex;
   std::set<CallingThread*> all;
 };
 

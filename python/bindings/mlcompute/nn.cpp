@@ -1,10 +1,12 @@
 // The short forms of traingraph::nn.
 #include "bindings.h"
+#include "classes/bound_class.h"
 #include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/enums.h"
 #include "convert/release.h"
+#include "mlcompute/nn_values.h"
 
 namespace traingraph::python {
 namespace {
@@ -37,10 +39,10 @@ Block to_block(py::handle value, const Where& where) {
   return of_callable(value);
 }
 
-std::vector<Block> blocks_of(const Arguments& given) {
-  const Where where = given.where("layers");
+std::vector<Block> blocks_of(const Arguments& given, const char* name = "layers") {
+  const Where where = given.where(name);
   std::vector<Block> blocks;
-  for (const py::object& item : to_items(given["layers"], where)) {
+  for (const py::object& item : to_items(given[name], where)) {
     blocks.push_back(to_block(item, where.of_item(blocks.size())));
   }
   return blocks;
@@ -73,6 +75,28 @@ Shape shape_of(const Arguments& given, const char* name) {
   return given.get<Shape>(name);
 }
 
+constexpr const char* kInitializer = "str | float | Callable[[tuple[int, ...]], ArrayLike] | None";
+
+nn::Initializer initializer_of(const Arguments& given, const char* name) {
+  const py::object value = given[name];
+  if (value.is_none()) return {};
+  if (PyUnicode_Check(value.ptr())) return to_text(value, given.where(name));
+  if (PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr())) {
+    return to_number(value, given.where(name));
+  }
+  if (PyCallable_Check(value.ptr()) == 0) refuse(given.where(name), value);
+  return nn::Initializer::Function([shared = share(value),
+                                    where = given.where(name)](const Shape& shape) {
+    const HeldGil held;
+    const py::object values = shared_object(shared)(py::tuple(py::cast(shape)));
+    const py::object array = py::module_::import("numpy").attr("asarray")(
+        values, py::arg("dtype") = "float32", py::arg("order") = "C");
+    const auto buffer = py::reinterpret_borrow<py::buffer>(array).request();
+    return TensorData::copy_of(buffer.ptr, static_cast<std::size_t>(buffer.size) * sizeof(float),
+                               DataType::kFloat32, Shape(buffer.shape.begin(), buffer.shape.end()));
+  });
+}
+
 std::string activation_of(const Arguments& given) {
   return given.optional<std::string>("activation").value_or("");
 }
@@ -80,13 +104,15 @@ std::string activation_of(const Arguments& given) {
 // --- blocks --------------------------------------------------------------------------------------
 
 Block make_dense(const Arguments& given) {
-  const nn::DenseOptions options{given.get<bool>("bias"), activation_of(given)};
+  const nn::DenseOptions options{given.get<bool>("bias"), activation_of(given),
+                                 initializer_of(given, "weights_init"),
+                                 initializer_of(given, "bias_init")};
   const auto outputs = given.get<Count>("outputs");
   return given.form() == 0 ? nn::dense(outputs, options)
                            : nn::dense(given.get<Count>("inputs"), outputs, options);
 }
 
-Block make_conv2d(const Arguments& given) {
+nn::Conv2dOptions convolution_options(const Arguments& given) {
   nn::Conv2dOptions options;
   options.stride = size_of(given, "stride");
   options.dilation = size_of(given, "dilation");
@@ -94,10 +120,34 @@ Block make_conv2d(const Arguments& given) {
   options.groups = given.get<Count>("groups");
   options.bias = given.get<bool>("bias");
   options.activation = activation_of(given);
+  options.weights_init = initializer_of(given, "weights_init");
+  options.bias_init = initializer_of(given, "bias_init");
+  return options;
+}
+
+Block make_conv2d(const Arguments& given) {
   const auto outputs = given.get<Count>("outputs");
   const nn::Size kernel = size_of(given, "kernel");
+  const nn::Conv2dOptions options = convolution_options(given);
   return given.form() == 0 ? nn::conv2d(outputs, kernel, options)
                            : nn::conv2d(given.get<Count>("inputs"), outputs, kernel, options);
+}
+
+Block make_conv2d_transpose(const Arguments& given) {
+  const auto outputs = given.get<Count>("outputs");
+  const nn::Size kernel = size_of(given, "kernel");
+  const nn::Conv2dOptions options = convolution_options(given);
+  return given.form() == 0
+             ? nn::conv2d_transpose(outputs, kernel, options)
+             : nn::conv2d_transpose(given.get<Count>("inputs"), outputs, kernel, options);
+}
+
+Block make_conv1d(const Arguments& given) {
+  const auto outputs = given.get<Count>("outputs");
+  const auto kernel = given.get<Count>("kernel");
+  const nn::Conv2dOptions options = convolution_options(given);
+  return given.form() == 0 ? nn::conv1d(outputs, kernel, options)
+                           : nn::conv1d(given.get<Count>("inputs"), outputs, kernel, options);
 }
 
 Block make_batch_norm(const Arguments& given) {
@@ -110,26 +160,11 @@ nn::PoolOptions pool_options(const Arguments& given) {
   return {optional_size(given, "stride"), padding_of(given)};
 }
 
-Block make_lstm(const Arguments& given) {
-  nn::LstmOptions options;
-  options.layers = given.get<Count>("layers");
-  options.bidirectional = given.get<bool>("bidirectional");
-  options.dropout = given.get<float>("dropout");
-  options.returns_sequences = given.get<bool>("returns_sequences");
-  const auto hidden = given.get<Count>("hidden");
-  return given.form() == 0 ? nn::lstm(hidden, options)
-                           : nn::lstm(given.get<Count>("inputs"), hidden, options);
-}
-
-Block make_attention(const Arguments& given) {
-  const nn::AttentionOptions options{given.get<float>("dropout"), given.get<bool>("bias")};
-  const auto heads = given.get<Count>("heads");
-  return given.form() == 0 ? nn::attention(heads, options)
-                           : nn::attention(given.get<Count>("inputs"), heads, options);
-}
-
 void bind_weighted(py::module_& module) {
-  const std::string dense = "outputs: int, *, bias: bool = True, activation: str | None = None";
+  const std::string init = std::string(", weights_init: ") + kInitializer +
+                           " = None, bias_init: " + kInitializer + " = None";
+  const std::string dense =
+      "outputs: int, *, bias: bool = True, activation: str | None = None" + init;
   def_function(module, "dense", "Block", {dense, "inputs: int, " + dense},
                "MLCFullyConnectedLayer. Shapes: (…, C) to (…, outputs), or (N, C, 1, 1); C is "
                "inferred, and checked where inputs is given. Weights are He-uniform before ReLU, "
@@ -137,16 +172,28 @@ void bind_weighted(py::module_& module) {
                "ValueError, also for images that are not "
                "flattened.",
                make_dense);
+  const std::string options =
+      "groups: int = 1, bias: bool = True, activation: str | None = None" + init;
   const std::string conv2d =
       "outputs: int, kernel: int | Sequence[int], *, stride: int | Sequence[int] = 1, dilation: "
-      "int "
-      "| Sequence[int] = 1, padding: MLCPaddingPolicy | str | int | Sequence[int] = 'same', "
-      "groups: "
-      "int = 1, bias: bool = True, activation: str | None = None";
+      "int | Sequence[int] = 1, padding: MLCPaddingPolicy | str | int | Sequence[int] = 'same', " +
+      options;
   def_function(module, "conv2d", "Block", {conv2d, "inputs: int, " + conv2d},
                "MLCConvolutionLayer. Shapes: (N, C, H, W) to (N, outputs, P, Q); pairs are "
                "(height, width). Weights as of dense. Errors: ValueError.",
                make_conv2d);
+  def_function(module, "conv2d_transpose", "Block", {conv2d, "inputs: int, " + conv2d},
+               "MLCConvolutionLayer of TRANSPOSED. Shapes: (N, C, H, W) to (N, outputs, P, Q), "
+               "times the stride with padding 'same'; otherwise as conv2d.",
+               make_conv2d_transpose);
+  const std::string conv1d =
+      "outputs: int, kernel: int, *, stride: int = 1, dilation: int = 1, padding: MLCPaddingPolicy "
+      "| str | int = 'same', " +
+      options;
+  def_function(module, "conv1d", "Block", {conv1d, "inputs: int, " + conv1d},
+               "A convolution over the steps of sequences. Shapes: (N, T, C) to (N, S, outputs). "
+               "Weights as of dense. Errors: ValueError.",
+               make_conv1d);
 }
 
 void bind_images(py::module_& module) {
@@ -161,6 +208,12 @@ void bind_images(py::module_& module) {
                "first, or over those of shape; gamma 1 and beta 0. Errors: ValueError.",
                [](const Arguments& given) {
                  return nn::layer_norm(shape_of(given, "shape"), given.get<float>("epsilon"));
+               });
+  def_function(module, "group_norm", "Block", {"groups: int, *, epsilon: float = 1e-05"},
+               "MLCGroupNormalizationLayer over axis 1, with gamma 1 and beta 0. Shapes: (N, C, …) "
+               "to the same. Errors: ValueError.",
+               [](const Arguments& given) {
+                 return nn::group_norm(given.get<Count>("groups"), given.get<float>("epsilon"));
                });
   const std::string pool =
       "kernel: int | Sequence[int] | None = None, *, stride: int | Sequence[int] | None = None, "
@@ -187,90 +240,18 @@ void bind_images(py::module_& module) {
                });
 }
 
-void bind_sequences(py::module_& module) {
-  const std::string lstm =
-      "hidden: int, *, layers: int = 1, bidirectional: bool = False, dropout: float = 0.0, "
-      "returns_sequences: bool = False";
-  def_function(module, "lstm", "Block", {lstm, "inputs: int, " + lstm},
-               "MLCLSTMLayer with Glorot-uniform weights and biases 0, of forget gates 1. Shapes: "
-               "(N, T, C) to the last step (N, features), or to (N, T, features) with "
-               "returns_sequences. Errors: ValueError.",
-               make_lstm);
-  def_function(module, "embedding", "Block",
-               {"count: int, dimension: int, *, padding_index: int | None = None"},
-               "MLCEmbeddingLayer over a table of normal numbers. Shapes: indices (…) to "
-               "(…, dimension). Errors: ValueError.",
-               [](const Arguments& given) {
-                 return nn::embedding(given.get<Count>("count"), given.get<Count>("dimension"),
-                                      given.optional<Count>("padding_index"));
-               });
-  const std::string attention = "heads: int, *, dropout: float = 0.0, bias: bool = True";
-  def_function(module, "attention", "Block", {attention, "inputs: int, " + attention},
-               "MLCMultiheadAttentionLayer whose source is query, key and value. Shapes: (N, T, C) "
-               "to the same. Errors: ValueError.",
-               make_attention);
-  def_function(module, "activation", "Block",
-               {"name: str, a: float | None = None, b: float | None = None"},
-               "MLCActivationLayer by name, with the descriptor's a and b; or MLCSoftmaxLayer, "
-               "'softmax' and 'log_softmax', over the last axis, of (N, C, H, W) over C. Shapes: "
-               "any to the same. Errors: ValueError that lists the names.",
-               [](const Arguments& given) {
-                 return nn::activation(given.get<std::string>("name"), given.optional<float>("a"),
-                                       given.optional<float>("b"));
-               });
-}
-
-// --- optimizers ----------------------------------------------------------------------------------
-
-AdamOptions adam_options(const Arguments& given) {
-  AdamOptions options;
-  options.beta1 = given.get<float>("beta1");
-  options.beta2 = given.get<float>("beta2");
-  options.epsilon = given.get<float>("epsilon");
-  return options;
-}
-
-void bind_nn_optimizers(py::module_& module) {
-  const std::string adam = "beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08";
-  def_function(module, "sgd", "MLCSGDOptimizer",
-               {"learning_rate: float = 0.01, *, momentum: float = 0.0, nesterov: bool = False"},
-               "MLCSGDOptimizer.", [](const Arguments& given) {
-                 return nn::sgd(given.get<float>("learning_rate"), given.get<float>("momentum"),
-                                given.get<bool>("nesterov"));
-               });
-  def_function(module, "adam", "MLCAdamOptimizer", {"learning_rate: float = 0.001, *, " + adam},
-               "MLCAdamOptimizer.", [](const Arguments& given) {
-                 return nn::adam(given.get<float>("learning_rate"), adam_options(given));
-               });
-  def_function(module, "adamw", "MLCAdamWOptimizer",
-               {"learning_rate: float = 0.001, *, weight_decay: float = 0.01, " + adam},
-               "MLCAdamWOptimizer.", [](const Arguments& given) {
-                 return nn::adamw(given.get<float>("learning_rate"),
-                                  given.get<float>("weight_decay"), adam_options(given));
-               });
-  def_function(module, "rmsprop", "MLCRMSPropOptimizer",
-               {"learning_rate: float = 0.001, *, momentum: float = 0.0, alpha: float = 0.99, "
-                "epsilon: float = 1e-08, centered: bool = False"},
-               "MLCRMSPropOptimizer.", [](const Arguments& given) {
-                 RMSPropOptions options;
-                 options.momentum = given.get<float>("momentum");
-                 options.alpha = given.get<float>("alpha");
-                 options.epsilon = given.get<float>("epsilon");
-                 options.is_centered = given.get<bool>("centered");
-                 return nn::rmsprop(given.get<float>("learning_rate"), options);
-               });
-}
-
 // --- networks ------------------------------------------------------------------------------------
 
-std::shared_ptr<TrainingGraph> make_model(const Arguments& given) {
-  std::vector<Block> blocks = blocks_of(given);
-  nn::ModelOptions options;
-  options.input = shape_of(given, "input");
-  options.input_type = given.optional<DataType>("input_type");
-  if (py::isinstance<Layer>(given["loss"])) {
+// What both kinds of models take.
+template <class Options>
+void read_training(Options& options, const Arguments& given) {
+  const py::object loss = given["loss"];
+  if constexpr (std::is_same_v<Options, nn::NetworkOptions>) {
+    if (py::isinstance<nn::Value>(loss)) options.loss = py::cast<nn::Value>(loss);
+  }
+  if (py::isinstance<Layer>(loss)) {
     options.loss = given.get<LayerPtr>("loss");
-  } else {
+  } else if (!py::isinstance<nn::Value>(loss) || given.form() == 0) {
     options.loss = given.get<std::string>("loss");
   }
   if (py::isinstance<Optimizer>(given["optimizer"])) {
@@ -279,8 +260,38 @@ std::shared_ptr<TrainingGraph> make_model(const Arguments& given) {
     options.optimizer = given.get<std::string>("optimizer");
   }
   options.labels = given.get<std::string>("labels");
+  options.weights = given.get<bool>("weights");
   options.batch_size = given.get<Count>("batch_size");
   options.device = given.get<Device>("device");
+}
+
+// One, or several.
+std::vector<nn::Value> values_of(const Arguments& given, const char* name) {
+  const Where where = given.where(name);
+  if (py::isinstance<nn::Value>(given[name])) return {to_value(given[name], where)};
+  std::vector<nn::Value> values;
+  for (const py::object& item : to_items(given[name], where)) {
+    values.push_back(to_value(item, where.of_item(values.size())));
+  }
+  return values;
+}
+
+std::shared_ptr<TrainingGraph> make_network(const Arguments& given) {
+  nn::NetworkOptions options;
+  options.inputs = values_of(given, "inputs");
+  options.outputs = values_of(given, "outputs");
+  read_training(options, given);
+  const ReleasedGil released;
+  return nn::model(options);
+}
+
+std::shared_ptr<TrainingGraph> make_model(const Arguments& given) {
+  if (given.form() == 1) return make_network(given);
+  std::vector<Block> blocks = blocks_of(given);
+  nn::ModelOptions options;
+  options.input = shape_of(given, "input");
+  options.input_type = given.optional<DataType>("input_type");
+  read_training(options, given);
   const ReleasedGil released;
   return nn::model(std::move(blocks), options);
 }
@@ -292,6 +303,12 @@ py::object make_sequential(const Arguments& given) {
   return py::cast(block(graph, given.get<TensorPtr>("x")));
 }
 
+Block make_residual(const Arguments& given) {
+  std::vector<Block> shortcut;
+  if (!given["shortcut"].is_none()) shortcut = blocks_of(given, "shortcut");
+  return nn::residual(blocks_of(given), std::move(shortcut));
+}
+
 void bind_networks(py::module_& module) {
   const std::string layers = std::string("layers: ") + kBlocks;
   def_function(module, "sequential", "Block",
@@ -300,18 +317,31 @@ void bind_networks(py::module_& module) {
                "traingraph.nn, layers of ML Compute, activations by name, and functions of a graph "
                "and a tensor.",
                make_sequential);
+  def_function(module, "residual", "Block",
+               {layers + ", *, shortcut: " + kBlocks + " | None = None"},
+               "x + layers(x), or shortcut(x) + layers(x) where the shapes differ. Errors: "
+               "ValueError for a result of another shape than what stands beside it.",
+               make_residual);
+  const std::string training =
+      "loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer | str = 'adam', "
+      "labels: str = 'classes', weights: bool = False, batch_size: int = 32, device: MLCDevice | "
+      "str = 'any'";
   def_function(
       module, "model", "MLCTrainingGraph",
       {layers +
-       ", *, input: int | Sequence[int], input_type: MLCDataType | DTypeLike | None = "
-       "None, loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer "
-       "| str = 'adam', labels: str = 'classes', batch_size: int = 32, device: MLCDevice | "
-       "str = 'any'"},
-      "A graph of these layers with input 'x' and labels 'y', compiled. Shapes: x is (batch_size, "
-      "*input); y is the prediction's, or for softmax cross entropy its classes, (batch_size), "
-      "unless labels is 'one_hot'. Types: input_type None is int32 before an embedding, else "
-      "float32; classes are int32. Errors: ValueError that lists the names of losses and "
-      "optimizers.",
+           ", *, input: int | Sequence[int], input_type: MLCDataType | DTypeLike | None = None, " +
+           training,
+       "*, inputs: Value | Sequence[Value], outputs: Value | Sequence[Value], loss: Value | "
+       "MLCLossLayer | str = 'softmax_cross_entropy'" +
+           training.substr(training.find(", optimizer"))},
+      "A graph of these layers with input 'x' and labels 'y', compiled; or of what the outputs are "
+      "made of. Shapes: x is (batch_size, *input); y is the prediction's, or for softmax cross "
+      "entropy its classes, (batch_size), unless labels is 'one_hot'; with weights 'w' has one "
+      "number for each value of the loss. A loss that is a Value is trained on by the mean of its "
+      "elements; nn.Input values that it alone reads are labels. The first output is the "
+      "prediction, others are declared as 'output1', 'output2', …. Types: input_type None is int32 "
+      "before an embedding, else float32; classes are int32. Errors: ValueError that lists the "
+      "names of losses and optimizers.",
       make_model);
 }
 
@@ -319,9 +349,26 @@ void bind_networks(py::module_& module) {
 
 void bind_nn(py::module_& module) {
   bind_described(module, Block::class_description(), ownership<void>());
+  bind_nn_values(module);
+  auto block = py::reinterpret_borrow<BoundClass<Block>>(module.attr("Block"));
+  def_method(
+      block, "__call__", "Any", {"graph: MLCGraph | Value, x: MLCTensor | None = None"},
+      "The result of a new layer: an MLCTensor over x in a graph, or over a Value alone one of "
+      "nn.model's. Errors: those of the layer, naming the block.\n\n"
+      "* graph: The graph that the layer is added to, or a value.\n"
+      "* x: The tensor that it reads there.",
+      [](const Block& self, const Arguments& given) -> py::object {
+        const py::object first = given["graph"];
+        if (py::isinstance<nn::Value>(first) && given["x"].is_none()) {
+          return py::cast(self(py::cast<nn::Value>(first)));
+        }
+        const auto graph = given.get<GraphPtr>("graph");
+        return py::cast(self(graph, given.get<TensorPtr>("x")));
+      },
+      Signature::Kind::kPairMethod);
   bind_weighted(module);
   bind_images(module);
-  bind_sequences(module);
+  bind_nn_sequences(module);
   bind_nn_optimizers(module);
   bind_networks(module);
 }

@@ -197,8 +197,9 @@ class Writer {
       means_[results->front()] = loss->descriptor().reduction == ReductionType::kMean;
       loss_sources_.push_back(sources.front().get());
       out_.result_tensor = results->front();
-      out_.prediction = sources[0];
-      out_.label = sources[1];
+      // Of an expression nothing is compared.
+      out_.prediction = sources.size() > 1 ? sources[0] : nullptr;
+      out_.label = sources.size() > 1 ? sources[1] : nullptr;
     }
   }
 
@@ -236,7 +237,7 @@ class Writer {
         is_scored = true;
         is_mean = is_mean && loss->second;
       }
-      if (!is_scored) continue;
+      if (!is_scored || dynamic_cast<const Loss*>(node.layer.get()) != nullptr) continue;
       for (const TensorPtr& result : node.results) means_[result] = is_mean;
     }
     for (const auto& [tensor, is_mean] : means_) {
@@ -264,9 +265,14 @@ class Writer {
     out_.tensors.emplace(out_.result_tensor.get(), sum);
   }
 
-  // Losses and what is made of them are left out.
+  // Losses, what is made of them, and what reads labels are left out.
   std::vector<NodeRecord> nodes_without_losses() const {
     std::set<const Tensor*> absent;
+    for (const auto* group : {&state_.loss_labels, &state_.loss_label_weights}) {
+      for (const auto& [name, tensor] : *group) {
+        if (!state_.constants.contains(tensor)) absent.insert(tensor.get());
+      }
+    }
     std::vector<NodeRecord> kept;
     for (const NodeRecord& node : nodes_) {
       const bool reads_absent =

@@ -1,0 +1,67 @@
+// The order of expressions, and how they are drawn into a graph.
+#include "nn/expression.h"
+
+#include <set>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+namespace traingraph::nn {
+
+Expression::Expression(std::string text, std::vector<ExpressionPtr> sources, Make make,
+                       Block::Kind kind)
+    : text(std::move(text)), sources(std::move(sources)), make(std::move(make)), kind(kind) {}
+
+// One after another: a chain may be longer than the stack.
+Expression::~Expression() {
+  std::vector<ExpressionPtr> left = std::move(sources);
+  while (!left.empty()) {
+    const ExpressionPtr last = std::move(left.back());
+    left.pop_back();
+    if (last.use_count() != 1) continue;
+    std::vector<ExpressionPtr>& inner = last->sources;
+    std::move(inner.begin(), inner.end(), std::back_inserter(left));
+    inner.clear();
+  }
+}
+
+std::vector<const Expression*> in_order(const std::vector<Value>& values) {
+  std::vector<const Expression*> order;
+  std::set<const Expression*> known;
+  std::vector<std::pair<const Expression*, bool>> left;
+  for (auto value = values.rbegin(); value != values.rend(); ++value) {
+    left.emplace_back(value->expression().get(), false);
+  }
+  while (!left.empty()) {
+    const auto [expression, is_ready] = left.back();
+    left.pop_back();
+    if (is_ready) {
+      order.push_back(expression);
+      continue;
+    }
+    if (!known.insert(expression).second) continue;
+    left.emplace_back(expression, true);
+    const auto& sources = expression->sources;
+    for (auto source = sources.rbegin(); source != sources.rend(); ++source) {
+      left.emplace_back(source->get(), false);
+    }
+  }
+  return order;
+}
+
+void draw(const std::vector<const Expression*>& order, Drawing& drawing, Drawn& drawn) {
+  std::set<const Expression*> before_rectifiers;
+  for (auto one = order.rbegin(); one != order.rend(); ++one) {
+    const bool passes = (*one)->kind == Block::Kind::kThrough && before_rectifiers.contains(*one);
+    if ((*one)->kind != Block::Kind::kRectifier && !passes) continue;
+    for (const ExpressionPtr& source : (*one)->sources) before_rectifiers.insert(source.get());
+  }
+  for (const Expression* one : order) {
+    if (drawn.contains(one)) continue;
+    std::vector<TensorPtr> sources;
+    for (const ExpressionPtr& source : one->sources) sources.push_back(drawn.at(source.get()));
+    drawn.emplace(one, one->make(drawing, sources, before_rectifiers.contains(one)));
+  }
+}
+
+}  // namespace traingraph::nn

@@ -1,0 +1,159 @@
+// Values and the functions of values, each a layer once it is drawn.
+#include <traingraph/arithmetic.h>
+#include <traingraph/comparison.h>
+#include <traingraph/data_movement.h>
+#include <traingraph/loss.h>
+#include <traingraph/reduction.h>
+
+#include "nn/expression.h"
+#include "nn/layer_block.h"
+#include "nn/losses.h"
+
+namespace traingraph::nn {
+namespace {
+
+using Operation = ArithmeticOperation;
+using Sources = std::vector<TensorPtr>;
+
+Value made(std::string text, const std::vector<Value>& values, Expression::Make make) {
+  std::vector<ExpressionPtr> sources;
+  for (const Value& value : values) sources.push_back(value.expression());
+  return Value(
+      std::make_shared<const Expression>(std::move(text), std::move(sources), std::move(make)));
+}
+
+// A new layer over the sources.
+template <class L, class... Parts>
+Value layer(const char* text, const std::vector<Value>& values, Parts... parts) {
+  return made(text, values, [=](Drawing& drawing, const Sources& sources, bool) {
+    return drawing.graph->node(std::make_shared<L>(parts...), sources);
+  });
+}
+
+Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) {
+  return made(text, {x}, [=](Drawing& drawing, const Sources& sources, bool) {
+    Shape over = axes;
+    const auto rank = static_cast<std::int64_t>(sources[0]->descriptor().shape.size());
+    for (std::int64_t axis = 0; axes.empty() && axis < rank; ++axis) over.push_back(axis);
+    return drawing.graph->node(std::make_shared<Reduction>(type, over), sources[0]);
+  });
+}
+
+}  // namespace
+
+Value::Value(double number)
+    : Value(std::make_shared<const Expression>(
+          call_text("number", number), std::vector<ExpressionPtr>{},
+          [number](Drawing&, const Sources&, bool) {
+            return Tensor::filled(TensorDescriptor({1}), number);
+          })) {}
+
+const std::string& Value::text() const { return expression_->text; }
+
+Value input(Shape shape, InputOptions options) {
+  const std::string text = options.name.empty() ? "Input(" + to_string(shape) + ")" : options.name;
+  auto expression = std::make_shared<Expression>(
+      text, std::vector<ExpressionPtr>{}, [text](Drawing&, const Sources&, bool) -> TensorPtr {
+        throw InvalidArgument("[model] expected '" + text +
+                              "' among inputs, which an output reads");
+      });
+  expression->input = Expression::Input{std::move(shape), std::move(options)};
+  return Value(std::move(expression));
+}
+
+Value Block::operator()(const Value& x) const {
+  const ExpressionPtr& source = x.expression();
+  return Value(std::make_shared<const Expression>(
+      text(), std::vector<ExpressionPtr>{source},
+      [block = *this](Drawing& drawing, const Sources& sources, bool before_rectifier) {
+        return block(drawing.graph, sources[0], before_rectifier);
+      },
+      kind()));
+}
+
+Value operator+(const Value& a, const Value& b) {
+  return layer<Arithmetic>("add", {a, b}, Operation::kAdd);
+}
+Value operator-(const Value& a, const Value& b) {
+  return layer<Arithmetic>("subtract", {a, b}, Operation::kSubtract);
+}
+Value operator*(const Value& a, const Value& b) {
+  return layer<Arithmetic>("multiply", {a, b}, Operation::kMultiply);
+}
+Value operator/(const Value& a, const Value& b) {
+  return layer<Arithmetic>("divide", {a, b}, Operation::kDivide);
+}
+Value operator-(const Value& a) { return a * Value(-1.0); }
+Value pow(const Value& a, const Value& b) {
+  return layer<Arithmetic>("pow", {a, b}, Operation::kPow);
+}
+Value minimum(const Value& a, const Value& b) {
+  return layer<Arithmetic>("minimum", {a, b}, Operation::kMin);
+}
+Value maximum(const Value& a, const Value& b) {
+  return layer<Arithmetic>("maximum", {a, b}, Operation::kMax);
+}
+Value clip(const Value& x, const Value& least, const Value& most) {
+  return minimum(maximum(x, least), most);
+}
+Value abs(const Value& x) { return activation("absolute")(x); }
+Value square(const Value& x) { return x * x; }
+Value sqrt(const Value& x) { return layer<Arithmetic>("sqrt", {x}, Operation::kSqrt); }
+Value exp(const Value& x) { return layer<Arithmetic>("exp", {x}, Operation::kExp); }
+Value log(const Value& x) { return layer<Arithmetic>("log", {x}, Operation::kLog); }
+Value sin(const Value& x) { return layer<Arithmetic>("sin", {x}, Operation::kSin); }
+Value cos(const Value& x) { return layer<Arithmetic>("cos", {x}, Operation::kCos); }
+Value tanh(const Value& x) { return layer<Arithmetic>("tanh", {x}, Operation::kTanh); }
+
+Value operator<(const Value& a, const Value& b) {
+  return layer<Comparison>("less", {a, b}, ComparisonOperation::kLess);
+}
+Value operator<=(const Value& a, const Value& b) {
+  return layer<Comparison>("less_or_equal", {a, b}, ComparisonOperation::kLessOrEqual);
+}
+Value operator>(const Value& a, const Value& b) {
+  return layer<Comparison>("greater", {a, b}, ComparisonOperation::kGreater);
+}
+Value operator>=(const Value& a, const Value& b) {
+  return layer<Comparison>("greater_or_equal", {a, b}, ComparisonOperation::kGreaterOrEqual);
+}
+Value where(const Value& condition, const Value& x, const Value& y) {
+  return made("where", {condition, x, y}, [](Drawing& drawing, const Sources& sources, bool) {
+    return drawing.graph->select({sources[1], sources[2]}, sources[0]);
+  });
+}
+
+Value mean(const Value& x, std::vector<std::int64_t> axes) {
+  return reduced("mean", ReductionType::kMean, x, std::move(axes));
+}
+Value sum(const Value& x, std::vector<std::int64_t> axes) {
+  return reduced("sum", ReductionType::kSum, x, std::move(axes));
+}
+
+Value concatenate(const std::vector<Value>& values, std::int64_t axis) {
+  return layer<Concatenation>("concatenate", values, axis);
+}
+Value matmul(const Value& x, const Value& y) { return layer<MatMul>("matmul", {x, y}); }
+Value gather(const Value& x, const Value& indices, std::int64_t axis) {
+  return made("gather", {x, indices}, [axis](Drawing& drawing, const Sources& sources, bool) {
+    return drawing.graph->gather(axis, sources[0], sources[1]);
+  });
+}
+
+Value stop_gradient(const Value& x) {
+  return made("stop_gradient", {x}, [](Drawing& drawing, const Sources& sources, bool) {
+    // What else reads x has its gradient.
+    const TensorPtr result = drawing.graph->reshape(sources[0]->descriptor().shape, sources[0]);
+    drawing.stopped.push_back(result);
+    return result;
+  });
+}
+
+Value loss(const std::string& name, const Value& prediction, const Value& labels) {
+  LossDescriptor d;
+  d.type = loss_named(name, "loss");
+  d.reduction = ReductionType::kNone;
+  return layer<Loss>("loss", {prediction, labels}, d);
+}
+
+}  // namespace traingraph::nn
