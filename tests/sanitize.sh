@@ -16,7 +16,6 @@ shift || true
 # of a kill, none of which goes with a sanitizer, and those of the package's files.
 case "$kind" in
   address | fuzz)
-    sanitizers='address;undefined'
     # The interpreter was not built with them: their libraries are loaded first, and its own leaks
     # are not counted. What asks for too much is answered as it is without them.
     preload="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libstdc++.so)"
@@ -29,7 +28,6 @@ case "$kind" in
       -k 'not memory and not fork and not released and not torch and not no_library_counts and not killed_over')
     ;;
   thread)
-    sanitizers=thread
     preload=$(gcc -print-file-name=libtsan.so)
     export TSAN_OPTIONS=ignore_noninstrumented_modules=1
     # libgomp is not instrumented: what is checked are the core's own threads.
@@ -49,12 +47,12 @@ case "$kind" in
     ;;
 esac
 
-build=build/sanitize-${kind/fuzz/address}
+preset=asan
+if [[ $kind == thread ]]; then preset=tsan; fi
+build=build/$preset
 launcher=()
 if command -v ccache >/dev/null; then launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache); fi
-cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS=-O1 -DCMAKE_CXX_FLAGS_DEBUG=-g1 "${launcher[@]}" \
-  -DTRAINGRAPH_BUILD_PYTHON=ON -DTRAINGRAPH_TESTING=ON -DTRAINGRAPH_SANITIZE="$sanitizers" \
-  -DPython_EXECUTABLE="$(command -v "$python")"
+cmake --preset "$preset" "${launcher[@]}" -DPython_EXECUTABLE="$(command -v "$python")"
 cmake --build "$build"
 cmake --install "$build" --prefix "$build/package/traingraph" >/dev/null
 cp -r python/traingraph/. "$build/package/traingraph"

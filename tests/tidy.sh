@@ -5,8 +5,7 @@
 # CMake, ninja and a Python that has the extra "test"; PYTHON names it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-cmake -S . -B build/tidy -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
-  -DTRAINGRAPH_TOGETHER=OFF -DPython_EXECUTABLE="$(command -v "${PYTHON:-python3}")"
+cmake --preset tidy -DPython_EXECUTABLE="$(command -v "${PYTHON:-python3}")"
 # Warnings of the compiler are the compiler's matter; GCC has some that clang does not know.
 run-clang-tidy-19 -quiet -p build/tidy -extra-arg=-Wno-everything -warnings-as-errors='*' \
   '/cpp/src/'
