@@ -4,7 +4,8 @@ python docs/class_tables.py
 
 Between `<!-- arguments: NAME -->` and `<!-- end -->` stands what the constructor of a class takes;
 between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer, and
-how, or why it does not. Of devices that are not there the table keeps what it says.
+how, or why it does not. Of devices that are not there the table keeps what it says. Between
+`<!-- layers -->` and `<!-- end -->` stands what that table says of float32.
 """
 
 import re
@@ -16,8 +17,7 @@ import traingraph
 
 DOCS = Path(__file__).resolve().parent
 PAGES = [*sorted((DOCS / "classes").glob("*.md")), DOCS / "support.md"]
-README = DOCS.parent / "README.md"
-LAYERS = "<!-- layers: docs/class_tables.py -->\n"
+LAYERS = "<!-- layers -->\n"
 # What a cell of that table may be beside a reason.
 WORDS = ("runs", "composed", "runs by loops", "runs, in part by loops", "not run")
 TABLE = re.compile(r"(<!-- (arguments: (\w+)|support) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
@@ -110,16 +110,19 @@ def updated(page: str) -> str:
         begin, _, name, before, end = found.groups()
         return begin + (arguments(name) if name else support(before)) + end
 
-    return TABLE.sub(table, page)
+    page = TABLE.sub(table, page)
+    return with_layers(page) if LAYERS in page else page
 
 
 def listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if words[1:] else words)
 
 
-def with_layers(readme: str, support_page: str) -> str:
-    """The text of the README with what the page says of float32: a sentence and the exceptions."""
-    lines = [line.strip("| ").split(" | ") for line in support_page.splitlines()]
+def with_layers(page: str) -> str:
+    """The page with what its table says of float32: a sentence and the exceptions."""
+    before, rest = page.split(LAYERS)
+    rest = rest.split("<!-- end -->\n", 1)[1]
+    lines = [line.strip("| ").split(" | ") for line in rest.splitlines()]
     rows = {cells[0]: cells[2:] for cells in lines if cells[1:] and "float32" in cells[1]}
     others = [k for k in range(len(DEVICES)) if any(row[k] != "runs" for row in rows.values())]
     whole = [f"*{device}*" for k, device in enumerate(DEVICES) if k not in others]
@@ -134,17 +137,15 @@ def with_layers(readme: str, support_page: str) -> str:
         text += row("layers", *names) + "|---" * (len(names) + 1) + "|\n"
         same: dict[tuple[str, ...], list[str]] = {}
         for name, cells in rows.items():
-            # A reason is longer than a cell; the page has it.
+            # A reason is longer than a cell; the table has it.
             found = tuple(cells[k] if cells[k] in WORDS else "no" for k in others)
             same.setdefault(found, []).append(name.removeprefix("MLC").removesuffix("Layer"))
         for found, layers in same.items():
             if set(found) != {"runs"}:
                 text += row(", ".join(layers), *found)
-    before, rest = readme.split(LAYERS)
-    return before + LAYERS + text + "<!-- end -->\n" + rest.split("<!-- end -->\n", 1)[1]
+    return before + LAYERS + text + "<!-- end -->\n" + rest
 
 
 if __name__ == "__main__":
     for path in PAGES:
         path.write_text(updated(path.read_text()))
-    README.write_text(with_layers(README.read_text(), PAGES[-1].read_text()))

@@ -46,8 +46,9 @@ def run(code: str) -> tuple[list[str], list[str]]:
 @every_page
 def test_blocks_do_what_they_say(page: Path) -> None:
     code = python(page.read_text())
-    if "import torch" in code:
-        pytest.importorskip("torch")
+    for package in ("torch", "sklearn"):
+        if re.search(rf"^(import|from) {package}\b", code, re.MULTILINE):
+            pytest.importorskip(package)
     printed, promised = run(code)
     assert printed == promised
 
@@ -223,3 +224,78 @@ def test_tables_are_those_of_the_package() -> None:
     assert sum("<!-- support -->" in text for text in texts) == 1
     empty = "<!-- arguments: MLCDropoutLayer -->\n<!-- end -->\n"
     assert "| `seed` | int |" in tables["updated"](empty)
+
+
+def test_the_short_table_of_layers_is_that_of_the_long_one() -> None:
+    page = (ROOT / "docs/support.md").read_text()
+    said = page.split("<!-- layers -->\n")[1].split("<!-- end -->\n")[0]
+    rows = re.findall(r"^\| MLC(\w+)Layer \| [^|]*float32[^|]* \| (.*) \|$", page, re.MULTILINE)
+    assert f"All {len(rows)} layers run on *reference*, *cpu* and *cuda*." in said
+    for name, cells in rows:
+        exception = re.search(
+            rf"^\| (?:[\w, ]+, )?{name}(?:, [\w, ]+)? \| (.*) \|$", said, re.MULTILINE
+        )
+        *whole, metal, bnns = cells.split(" | ")
+        assert set(whole) == {"runs"}
+        assert (exception[1] if exception else "runs | runs") == f"{metal} | {bnns}", name
+
+
+def test_what_changes_in_the_long_table_changes_the_short_one() -> None:
+    with_layers = runpy.run_path(str(ROOT / "docs" / "class_tables.py"))["with_layers"]
+    head = "| layer | types | reference | cpu | cuda | metal | bnns |\n"
+    runs = "| MLCSoftmaxLayer | float32, float64 | runs | runs | runs | runs | runs |\n"
+    odd = "| MLCLossLayer | float32 | runs | runs | no kernel of loss | composed | runs |\n"
+    other = "| MLCLossLayer | int8 | x | x | x | x | x |\n"
+    empty = "a\n<!-- layers -->\n<!-- end -->\nb\n"
+
+    def said(page: str) -> str:
+        return with_layers(empty + page).split("-->\n")[1].removesuffix("<!-- end ")
+
+    devices = "*reference*, *cpu*"
+    assert said(head + runs + other) == (
+        f"All 1 layers run on {devices}, *cuda*, *metal* and *bnns*.\n"
+    )
+    assert said(head + runs + odd + other) == (
+        f"All 2 layers run on {devices} and *bnns*. On *cuda* and *metal* these have no kernel of "
+        "their own:\n\n| layers | cuda | metal |\n|---|---|---|\n| Loss | no | composed |\n"
+    )
+
+
+# --- environment variables -----------------------------------------------------------------------
+
+# Functions of the core that are given the name of a variable.
+READS = re.compile(r'\b(?:getenv|environment|stack_bytes_of)\(("\w+"|\w+)\)')
+# One process of `verify` tells another one by it.
+PRIVATE = {"TRAINGRAPH_VERIFY_RECORD"}
+
+
+def first_column(text: str) -> set[str]:
+    cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`(\w+)(?:=\w+)?`", cell)}
+
+
+def test_environment_variables_and_options_are_those_of_the_page() -> None:
+    page = (ROOT / "docs/environment.md").read_text()
+    running, building, options = re.split(r"^## When building|^Options of CMake", page, flags=re.M)
+    core = "".join(path.read_text() for path in (ROOT / "cpp/src").rglob("*.cpp"))
+    read = set(READS.findall(core))
+    assert {name for name in read if not name.startswith('"')} == {"name", "variable"}
+    package = "".join(path.read_text() for path in (ROOT / "python/traingraph").rglob("*.py"))
+    named = set(re.findall(r'"((?:TRAINGRAPH|OMP|GOMP)_[A-Z_]+)"', package))
+    found = {name.strip('"') for name in read if name.startswith('"')} | named - PRIVATE
+    assert first_column(running) == found
+    project = (ROOT / "pyproject.toml").read_text()
+    assert set(re.findall(r"if\.env\.(\w+)", project)) <= first_column(building)
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    declared = re.findall(r"^(?:option\((\w+)|set\((TRAINGRAPH_\w+) .*CACHE)", cmake, re.MULTILINE)
+    assert first_column(options) == {one or other for one, other in declared}
+
+
+# --- the classes of MPS --------------------------------------------------------------------------
+
+
+def test_the_page_of_mps_classes_is_made_from_the_package() -> None:
+    import mps_classes
+
+    assert mps_classes.page() == mps_classes.PAGE.read_text(), "run python tools/mps_classes.py"
+    assert set(mps_classes.GROUPS) <= set(re.findall(r"^\| ([^|]+) \| `", mps_classes.page(), re.M))
