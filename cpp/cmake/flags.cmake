@@ -25,12 +25,12 @@ endif()
 
 # Of sources that run rarely and are compiled often. GCC does less for -Og than for -O1, and inlining
 # functions that are called once leaves less to compile.
-set(seldom_run -O1)
+set(size_optimized -O1)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  set(seldom_run -Og -finline-functions-called-once -ftree-sra)
+  set(size_optimized -Og -finline-functions-called-once -ftree-sra)
 endif()
-add_library(traingraph_seldom_run INTERFACE)
-target_compile_options(traingraph_seldom_run INTERFACE "$<$<CONFIG:Release>:${seldom_run}>")
+add_library(traingraph_size_optimized INTERFACE)
+target_compile_options(traingraph_size_optimized INTERFACE "$<$<CONFIG:Release>:${size_optimized}>")
 
 if(TRAINGRAPH_SANITIZE)
   list(JOIN TRAINGRAPH_SANITIZE "," sanitizers)

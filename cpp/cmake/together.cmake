@@ -4,7 +4,7 @@
 
 # compile_together(<target> <count> <source>...)
 function(compile_together target count)
-  if(NOT TRAINGRAPH_TOGETHER)
+  if(NOT TRAINGRAPH_UNITY)
     return()
   endif()
   set(last "")
@@ -27,7 +27,7 @@ endfunction()
 # Parses the standard library once for a target, a quarter of what most of its sources cost. Not
 # beside Objective-C++: CMake writes the header as one compiler wants it.
 function(precompile target)
-  if(NOT TRAINGRAPH_TOGETHER OR CMAKE_OBJCXX_COMPILER)
+  if(NOT TRAINGRAPH_UNITY OR CMAKE_OBJCXX_COMPILER)
     return()
   endif()
   set(headers algorithm any array atomic cmath cstdint cstring functional limits map memory mutex

@@ -11,7 +11,7 @@ import pytest
 from checkpoint_network import BATCH, SYNCHRONOUS, Network, bits, filled, optimizers
 
 import traingraph as tg
-from beside import beside
+from metadata import beside
 
 PARAMETERS = [
     "1.conv.weights",

@@ -3,7 +3,7 @@
 import numpy as np
 from kernels import Weights
 
-from beside import beside
+from metadata import beside
 from traingraph import mps
 
 C = 4

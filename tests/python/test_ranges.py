@@ -12,7 +12,7 @@ import pytest
 from test_descriptions import DESCRIBED, FORM, makers
 
 import traingraph as tg
-from beside import TESTS
+from metadata import TESTS
 from traingraph import InvalidArgument, _core, mps
 
 sys.path.append(str(TESTS / "mps"))

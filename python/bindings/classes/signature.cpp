@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "classes/what_was_meant.h"
+#include "classes/suggestions.h"
 
 namespace traingraph::python {
 namespace {

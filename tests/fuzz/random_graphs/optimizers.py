@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from beside import beside
+from metadata import beside
 
 from .layer import Options, Text, single, written
 from .optimizer import Optimizer

@@ -4,7 +4,7 @@ A new class of layers has its entry beside its tests: `DRAWN` of a file of tests
 have theirs in files of this folder.
 """
 
-from beside import beside
+from metadata import beside
 
 from . import activations, elementwise, indexing, movement, weighted, windows
 from .layer import Layer

@@ -6,7 +6,7 @@ theirs in files of this folder.
 
 from random_graphs.layer import Layer
 
-from beside import beside
+from metadata import beside
 
 from . import joining, movement, neurons, normalizations, windows
 

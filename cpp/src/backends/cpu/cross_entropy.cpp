@@ -1,7 +1,7 @@
 // Softmax cross entropy and its gradient along class axis 1 of plain tensors.
-#include "backends/cpu/class_units.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
+#include "backends/cpu/softmax_row_units.h"
 
 namespace traingraph::cpu {
 namespace {

@@ -1,7 +1,7 @@
 // Softmax, its logarithm and their gradients along any axis of plain tensors.
-#include "backends/cpu/class_units.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa_select.h"
+#include "backends/cpu/softmax_row_units.h"
 
 namespace traingraph::cpu {
 namespace {

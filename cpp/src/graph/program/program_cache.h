@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/arena.h"
-#include "engine/recent_programs.h"
+#include "engine/lru_programs.h"
 #include "graph/data/device_staging.h"
 #include "graph/program/compiled_graph.h"
 
@@ -71,7 +71,7 @@ class ProgramCache {
 
   const GraphState& graph_;
   const Backend& backend_;
-  RecentPrograms<CompiledGraph> programs_{16};
+  LruPrograms<CompiledGraph> programs_{16};
   std::size_t library_bytes_ = 0;  // the process's growth while kernels were made
   Arena arena_;
   std::size_t arena_needed_ = 0;  // by the largest run

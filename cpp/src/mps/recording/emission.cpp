@@ -78,7 +78,7 @@ Emission::Emission(const Recording& recording, const Backend& backend)
     : graph(lowering.graph), recording_(recording), backend_(backend) {}
 
 // Storages fall into the parts that the encodings tell apart.
-void Emission::cut() {
+void Emission::partition() {
   std::vector<std::set<std::int64_t>> cuts(recording_.storages().size());
   for_encodings(recording_.words(), [&](std::size_t, const Encoding& encoding) {
     const auto add = [&cuts](const std::vector<Range>& ranges) {
@@ -90,25 +90,25 @@ void Emission::cut() {
     for (const std::vector<Range>& ranges : encoding.operands) add(ranges);
     add(encoding.predicate);
   });
-  atoms_.resize(cuts.size());
-  alike_.resize(cuts.size());
-  for (std::size_t s = 0; s < cuts.size(); ++s) alike_[s] = s;
+  slices_.resize(cuts.size());
+  layout_group_.resize(cuts.size());
+  for (std::size_t s = 0; s < cuts.size(); ++s) layout_group_[s] = s;
   for (std::size_t s = 0; s < cuts.size(); ++s) {
     for (auto it = cuts[s].begin(); std::next(it) != cuts[s].end(); ++it) {
-      Atom atom;
-      atom.storage = s;
-      atom.first = *it;
-      atom.count = *std::next(it) - *it;
-      atoms_[s].push_back(atom);
+      StorageSlice slice;
+      slice.storage = s;
+      slice.first = *it;
+      slice.count = *std::next(it) - *it;
+      slices_[s].push_back(slice);
     }
   }
 }
 
 template <class F>
-void Emission::for_atoms(const Range& range, const F& f) {
-  for (Atom& atom : atoms_[range.storage]) {
-    const auto first = static_cast<std::uint64_t>(atom.first);
-    if (first >= range.first && first < range.first + range.count) f(atom);
+void Emission::for_slices(const Range& range, const F& f) {
+  for (StorageSlice& slice : slices_[range.storage]) {
+    const auto first = static_cast<std::uint64_t>(slice.first);
+    if (first >= range.first && first < range.first + range.count) f(slice);
   }
 }
 
@@ -119,40 +119,41 @@ void Emission::align(const std::vector<std::vector<Range>>& operands) {
       if (operands[a].size() != 1 || operands[b].size() != 1) continue;
       const std::size_t first = operands[a][0].storage, second = operands[b][0].storage;
       if (recording_.storages()[first]->shape != recording_.storages()[second]->shape) continue;
-      alike_[group_of(first)] = group_of(second);
+      layout_group_[group_of(first)] = group_of(second);
     }
   }
 }
 
 std::size_t Emission::group_of(std::size_t storage) {
-  for (; alike_[storage] != storage; storage = alike_[storage]) {
-    alike_[storage] = alike_[alike_[storage]];  // half of the way for the next question
+  for (; layout_group_[storage] != storage; storage = layout_group_[storage]) {
+    layout_group_[storage] =
+        layout_group_[layout_group_[storage]];  // half of the way for the next question
   }
   return storage;
 }
 
-ValueId Emission::fresh_source(Atom& atom) {
-  const Storage& storage = *recording_.storages()[atom.storage];
+ValueId Emission::fresh_source(StorageSlice& slice) {
+  const Storage& storage = *recording_.storages()[slice.storage];
   ir::Type type = storage.type();
-  if (storage.divisible) type.shape[0] = atom.count;
+  if (storage.divisible) type.shape[0] = slice.count;
   const auto slot = static_cast<int>(lowering.parameters.size());
   lowering.parameters.push_back(nullptr);  // counts the slots
   return graph.add_source(ir::Source::parameter, slot, std::move(type),
-                          "storage " + std::to_string(atom.storage));
+                          "storage " + std::to_string(slice.storage));
 }
 
 ValueId Emission::load(const std::vector<Range>& ranges) {
   std::vector<ValueId> parts;
   for (const Range& range : ranges) {
-    for_atoms(range, [&](Atom& atom) {
-      const Storage& storage = *recording_.storages()[atom.storage];
-      if (atom.current == kNone && storage.transient()) {
+    for_slices(range, [&](StorageSlice& slice) {
+      const Storage& storage = *recording_.storages()[slice.storage];
+      if (slice.current == kNone && storage.transient()) {
         ir::Type type = storage.type();
-        if (storage.divisible) type.shape[0] = atom.count;
-        atom.current = ops::filled(graph, type, 0);
+        if (storage.divisible) type.shape[0] = slice.count;
+        slice.current = ops::filled(graph, type, 0);
       }
-      if (atom.current == kNone) atom.source = atom.current = fresh_source(atom);
-      parts.push_back(atom.current);
+      if (slice.current == kNone) slice.source = slice.current = fresh_source(slice);
+      parts.push_back(slice.current);
     });
   }
   if (parts.empty()) return kNone;
@@ -167,16 +168,16 @@ ValueId Emission::load(const std::vector<Range>& ranges) {
 void Emission::store(const std::vector<Range>& ranges, ValueId value) {
   std::int64_t row = 0;
   for (const Range& range : ranges) {
-    for_atoms(range, [&](Atom& atom) {
-      const Storage& storage = *recording_.storages()[atom.storage];
+    for_slices(range, [&](StorageSlice& slice) {
+      const Storage& storage = *recording_.storages()[slice.storage];
       ValueId part = value;
-      if (storage.divisible && graph.type(value).shape[0] != atom.count) {
-        part = ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{0, row, atom.count}, {value});
+      if (storage.divisible && graph.type(value).shape[0] != slice.count) {
+        part = ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{0, row, slice.count}, {value});
       }
-      row += atom.count;
+      row += slice.count;
       if (storage.levels != 0) part = normalized(graph, part, storage.levels);
-      atom.current = ops::cast(graph, part, storage.data_type);
-      atom.written = true;
+      slice.current = ops::cast(graph, part, storage.data_type);
+      slice.written = true;
     });
   }
 }
@@ -372,16 +373,16 @@ void Emission::write() {
 void Emission::write_results() {
   graph.phase = ir::Phase::update;
   graph.layer = kNone;
-  for (std::vector<Atom>& atoms : atoms_) {
-    for (Atom& atom : atoms) {
-      if (!atom.written || recording_.storages()[atom.storage]->transient()) continue;
-      if (atom.source == kNone) atom.source = fresh_source(atom);
-      const ir::Value& value = graph.value(atom.current);
+  for (std::vector<StorageSlice>& slices : slices_) {
+    for (StorageSlice& slice : slices) {
+      if (!slice.written || recording_.storages()[slice.storage]->transient()) continue;
+      if (slice.source == kNone) slice.source = fresh_source(slice);
+      const ir::Value& value = graph.value(slice.current);
       const bool own = value.source == ir::Source::node && value.writes == kNone &&
                        graph.node(value.producer).phase == ir::Phase::update &&
                        graph.node(value.producer).op == ir::Op::elementwise;
-      if (!own) atom.current = ops::unary(graph, ir::Scalar::identity, atom.current);
-      graph.value(atom.current).writes = atom.source;
+      if (!own) slice.current = ops::unary(graph, ir::Scalar::identity, slice.current);
+      graph.value(slice.current).writes = slice.source;
     }
   }
 }

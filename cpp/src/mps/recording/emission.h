@@ -83,7 +83,7 @@ class Emission {
 
  private:
   // Rows of a storage that are always read and written together.
-  struct Atom {
+  struct StorageSlice {
     std::size_t storage;
     std::int64_t first;
     std::int64_t count;
@@ -92,7 +92,7 @@ class Emission {
     bool written = false;
   };
 
-  void cut();
+  void partition();
   void align(const std::vector<std::vector<Range>>& operands);
   // The storage that stands for those that best lie alike.
   std::size_t group_of(std::size_t storage);
@@ -107,15 +107,15 @@ class Emission {
   ir::ValueId load(const std::vector<Range>& ranges);
   void store(const std::vector<Range>& ranges, ir::ValueId value);
   template <class F>
-  void for_atoms(const Range& range, const F& f);
+  void for_slices(const Range& range, const F& f);
   void write_results();
   std::vector<passes::ParameterLayout> parameter_layouts();
-  ir::ValueId fresh_source(Atom& atom);
+  ir::ValueId fresh_source(StorageSlice& slice);
 
   const Recording& recording_;
   const Backend& backend_;
-  std::vector<std::vector<Atom>> atoms_;    // by storage
-  std::vector<std::size_t> alike_;          // by storage: another that best lies alike, or itself
+  std::vector<std::vector<StorageSlice>> slices_;  // by storage
+  std::vector<std::size_t> layout_group_;   // by storage: another that best lies alike, or itself
   std::vector<ir::ValueId> values_;         // its results
   std::vector<ir::ValueId> number_values_;  // by number of the recording
   std::vector<bool> wide_;

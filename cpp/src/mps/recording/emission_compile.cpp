@@ -23,10 +23,10 @@ std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
   }
   std::vector<int> first(storages.size(), kNone);  // by group: the slot that a kernel reads first
   std::vector<std::size_t> storage_of(result.size());
-  for (const std::vector<Atom>& atoms : atoms_) {
-    for (const Atom& atom : atoms) {
-      if (atom.source == kNone) continue;
-      storage_of[static_cast<std::size_t>(graph.value(atom.source).slot)] = atom.storage;
+  for (const std::vector<StorageSlice>& slices : slices_) {
+    for (const StorageSlice& slice : slices) {
+      if (slice.source == kNone) continue;
+      storage_of[static_cast<std::size_t>(graph.value(slice.source).slot)] = slice.storage;
     }
   }
   std::vector<ValueId> unused;
@@ -57,12 +57,12 @@ std::vector<passes::ParameterLayout> Emission::parameter_layouts() {
 }
 
 std::shared_ptr<CompiledRecording> Emission::compile() {
-  cut();
+  partition();
   write();
   const std::vector<ValueId> joined = passes::join_equal_nodes(graph);
-  for (std::vector<Atom>& atoms : atoms_) {
-    for (Atom& atom : atoms) {
-      if (atom.current != kNone) atom.current = joined[static_cast<std::size_t>(atom.current)];
+  for (std::vector<StorageSlice>& slices : slices_) {
+    for (StorageSlice& slice : slices) {
+      if (slice.current != kNone) slice.current = joined[static_cast<std::size_t>(slice.current)];
     }
   }
   write_results();
@@ -74,24 +74,24 @@ std::shared_ptr<CompiledRecording> Emission::compile() {
   auto out = std::make_shared<CompiledRecording>(backend_, wide_);
   std::vector<ValueId> now;
   out->program = passes::compile(graph, request, now);
-  for (const std::vector<Atom>& atoms : atoms_) {
-    for (const Atom& atom : atoms) {
-      if (atom.source == kNone) continue;
-      Storage& storage = *recording_.storages()[atom.storage];
+  for (const std::vector<StorageSlice>& slices : slices_) {
+    for (const StorageSlice& slice : slices) {
+      if (slice.source == kNone) continue;
+      Storage& storage = *recording_.storages()[slice.storage];
       const std::size_t row =
           storage.divisible ? storage.bytes() / static_cast<std::size_t>(storage.shape[0]) : 0;
-      const ValueId value = now[static_cast<std::size_t>(atom.source)];
+      const ValueId value = now[static_cast<std::size_t>(slice.source)];
       const ir::Layout& layout = out->program->graph.value(value).layout;
       if (!storage.fixed()) {
         const std::lock_guard lock(storage.device->mutex);
         storage.preferred = layout;
       }
-      const std::size_t offset = row * static_cast<std::size_t>(atom.first);
+      const std::size_t offset = row * static_cast<std::size_t>(slice.first);
       const std::size_t bytes = ir::storage_bytes(out->program->graph.type(value), layout);
       const bool is_aligned = offset % backend_.traits().alignment == 0;
-      out->bindings.push_back({atom.storage, offset, value, layout,
+      out->bindings.push_back({slice.storage, offset, value, layout,
                                is_aligned ? nullptr : backend_.allocate(bytes), bytes,
-                               atom.written});
+                               slice.written});
     }
   }
   for (std::size_t n = 0; n < number_values_.size(); ++n) {

@@ -37,8 +37,8 @@ void RunEnd::take() {
   pending_->take(bytes_.data());
   // Another run over the storage, committed meanwhile, may have written it again.
   if (storage_ == nullptr || storage_->in_flight > 1) return;
-  storage_->brought = std::move(bytes_);
-  storage_->brought_from = first_;
+  storage_->prefetched = std::move(bytes_);
+  storage_->prefetched_from = first_;
 }
 
 std::shared_ptr<RunEnd> run(DeviceState& device, CompiledRecording& compiled,

@@ -15,7 +15,7 @@
 namespace traingraph::mps {
 
 std::byte* Storage::address(const ir::Layout& wanted) {
-  brought.clear();
+  prefetched.clear();
   if (memory != nullptr && lies == wanted) return memory.get();
   std::shared_ptr<std::byte> now = device->backend.allocate(ir::storage_bytes(type(), wanted));
   if (memory != nullptr) {
@@ -89,9 +89,9 @@ void read_storage(Storage& storage, std::size_t offset, void* to, std::size_t by
   const Backend& backend = storage.device->backend;
   storage.device->stream->run([&] {
     if (!uses_host_memory(backend)) note_reading(storage, offset, bytes);
-    if (offset >= storage.brought_from &&
-        offset + bytes <= storage.brought_from + storage.brought.size()) {
-      std::memcpy(to, storage.brought.data() + (offset - storage.brought_from), bytes);
+    if (offset >= storage.prefetched_from &&
+        offset + bytes <= storage.prefetched_from + storage.prefetched.size()) {
+      std::memcpy(to, storage.prefetched.data() + (offset - storage.prefetched_from), bytes);
       return;
     }
     std::byte* at = storage.address();

@@ -14,7 +14,7 @@
 #include <traingraph/mutex.h>
 
 #include "engine/arena.h"
-#include "engine/recent_programs.h"
+#include "engine/lru_programs.h"
 #include "ir/type.h"
 #include "runtime/backend.h"
 #include "runtime/threads/stream.h"
@@ -43,7 +43,7 @@ struct DeviceState {
   const std::shared_ptr<Stream> stream = std::make_shared<Stream>();
 
   Mutex mutex;  // guards what follows, up to the arena
-  RecentPrograms<CompiledRecording> programs{64};
+  LruPrograms<CompiledRecording> programs{64};
   std::int64_t compilations = 0;
   std::shared_ptr<Recording> spare;  // its memory serves the next buffer
 
@@ -82,8 +82,8 @@ struct Storage : std::enable_shared_from_this<Storage> {
   ir::Layout lies;
   // What the last run has brought along, from this byte of `layout` on; nothing once the address
   // was asked for again.
-  std::vector<std::byte> brought;
-  std::size_t brought_from = 0;
+  std::vector<std::byte> prefetched;
+  std::size_t prefetched_from = 0;
 
   bool temporary() const { return owner != 0; }
   // A value without bytes.

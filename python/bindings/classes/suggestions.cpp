@@ -1,4 +1,4 @@
-#include "classes/what_was_meant.h"
+#include "classes/suggestions.h"
 
 #include <algorithm>
 #include <numeric>

@@ -10,10 +10,10 @@ namespace traingraph {
 
 // Beyond the limit the program that was unused for longest goes.
 template <class Compiled>
-class RecentPrograms {
+class LruPrograms {
  public:
   using Pointer = std::shared_ptr<Compiled>;
-  explicit RecentPrograms(std::size_t limit) : limit_(limit) {}
+  explicit LruPrograms(std::size_t limit) : limit_(limit) {}
 
   // The first one that matches, which becomes the newest; null without one.
   template <class Matches>
