@@ -32,15 +32,25 @@ def row(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', 'or') for cell in cells)} |\n"
 
 
-def arguments(name: str) -> str:
-    """One row per argument of any form of the constructor."""
+def rows_of(name: str) -> dict[str, str]:
+    """A row per argument of any form of the constructor."""
     document = getattr(traingraph, name).__init__.__doc__
     texts = dict(TEXT.findall(document))
-    found = {}
+    found: dict[str, str] = {}
     for form in FORM.findall(document):
         for argument, kind, default in ARGUMENT.findall(form):
             code = f"`{default}`" if default else ""
             found.setdefault(argument, row(f"`{argument}`", kind, code, texts[argument]))
+    return found
+
+
+def arguments(name: str) -> str:
+    """What the constructor takes; what all optimizers share stands with their descriptor."""
+    found = rows_of(name)
+    if issubclass(getattr(traingraph, name), traingraph.MLCOptimizer):
+        shared = rows_of("MLCOptimizerDescriptor")
+        found = {key: text for key, text in found.items() if shared.get(key) != text}
+        found["…"] = row("…", "", "", "Without `descriptor`: arguments of MLCOptimizerDescriptor.")
     return row(name, "type", "default", "") + "|---|---|---|---|\n" + "".join(found.values())
 
 

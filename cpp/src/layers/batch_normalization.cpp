@@ -92,22 +92,25 @@ const ClassDescription& BatchNormalization::class_description() {
   using Self = BatchNormalization;
   const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
   const auto epsilon =
-      argument("variance_epsilon", 1e-5f, "What is added to the variance.", &kNotNegative);
-  const auto momentum = argument("momentum", 0.99f, "What the running statistics keep.", &kShare);
+      argument("variance_epsilon", 1e-5f, "The number added to the variance.", &kNotNegative);
+  const auto momentum =
+      argument("momentum", 0.99f, "The share that running statistics keep in a step.", &kShare);
   static const ClassDescription description =
       Describing<Self, Layer>("MLCBatchNormalizationLayer",
                               "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.")
           .property("feature_channel_count", &Self::channels, "C.")
           .property("mean", &Self::mean, "The running mean.")
           .property("variance", &Self::variance, "The running variance.")
-          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("beta", &Self::beta, "The shift, or None.")
           .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
-          .property("momentum", &Self::momentum, "What the running statistics keep.")
+          .property("variance_epsilon", &Self::variance_epsilon,
+                    "The number added to the variance.")
+          .property("momentum", &Self::momentum,
+                    "The share that running statistics keep in a step.")
           .form(
               {channels, argument<TensorPtr>("mean", "The running mean."),
                argument<TensorPtr>("variance", "The running variance."),
-               optional_argument<TensorPtr>("beta", "What is added; None adds nothing."),
+               optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
                optional_argument<TensorPtr>("gamma", "The factor; None is 1."), epsilon, momentum},
               [](const Given& given) {
                 return std::make_shared<Self>(

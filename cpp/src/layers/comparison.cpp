@@ -51,7 +51,7 @@ void Comparison::emit(Emitter& e) const {
 const ClassDescription& Comparison::class_description() {
   static const ClassDescription description =
       Describing<Comparison, Layer>("MLCComparisonLayer", "Compares sources element by element.")
-          .argument("operation", &Comparison::operation, "What holds where the result is true.")
+          .argument("operation", &Comparison::operation, "The relation that is tested.")
           .made_of<ComparisonOperation>(
               "Shapes: two sources, which broadcast as NumPy does; LOGICAL_NOT takes one. Types: "
               "two "

@@ -64,15 +64,16 @@ const ClassDescription& GroupNormalization::class_description() {
                               "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
                               "statistics of groups of channels.")
           .property("feature_channel_count", &Self::channels, "C.")
-          .property("group_count", &Self::groups, "How many groups the channels make.")
-          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .property("group_count", &Self::groups, "The number of groups of channels.")
+          .optional_parameter("beta", &Self::beta, "The shift, or None.")
           .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
+          .property("variance_epsilon", &Self::variance_epsilon,
+                    "The number added to the variance.")
           .form({argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore),
                  argument<std::int64_t>("group_count", "G, which divides C.", &kOneOrMore),
-                 optional_argument<TensorPtr>("beta", "What is added; None adds nothing."),
+                 optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
                  optional_argument<TensorPtr>("gamma", "The factor; None is 1."),
-                 argument("variance_epsilon", 1e-5f, "What is added to the variance.",
+                 argument("variance_epsilon", 1e-5f, "The number added to the variance.",
                           &kNotNegative)},
                 [](const Given& given) {
                   return std::make_shared<Self>(

@@ -164,7 +164,7 @@ const ClassDescription& Split::class_description() {
       Describing<Split, Layer>("MLCSplitLayer",
                                "Cuts a tensor along one axis; its results are the parts.")
           .property("dimension", &Split::dimension, "The axis.")
-          .property("split_count", &Split::split_count, "How many parts were asked for.")
+          .property("split_count", &Split::split_count, "The number of parts.")
           .property(
               "split_section_lengths",
               [](const Split& self) {
@@ -172,12 +172,12 @@ const ClassDescription& Split::class_description() {
                 return lengths.empty() ? std::nullopt : std::optional(lengths);
               },
               "The lengths of the parts; None when split by count.")
-          .form(
-              {argument<std::int64_t>("split_count", "How many parts.", &kOneOrMore), dimension()},
-              [](const Given& given) {
-                return std::make_shared<Split>(given.get<std::int64_t>("split_count"),
-                                               given.get<std::int64_t>("dimension"));
-              })
+          .form({argument<std::int64_t>("split_count", "The number of parts.", &kOneOrMore),
+                 dimension()},
+                [](const Given& given) {
+                  return std::make_shared<Split>(given.get<std::int64_t>("split_count"),
+                                                 given.get<std::int64_t>("dimension"));
+                })
           .form({argument<Shape>("split_section_lengths", "The lengths of the parts.", &kOneOrMore),
                  dimension()},
                 [](const Given& given) {

@@ -85,11 +85,12 @@ void InstanceNormalization::emit(Emitter& e) const {
 const ClassDescription& InstanceNormalization::class_description() {
   using Self = InstanceNormalization;
   const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
-  const auto beta = optional_argument<TensorPtr>("beta", "What is added; None adds nothing.");
+  const auto beta = optional_argument<TensorPtr>("beta", "The shift; None: no shift.");
   const auto gamma = optional_argument<TensorPtr>("gamma", "The factor; None is 1.");
   const auto epsilon =
-      argument("variance_epsilon", 1e-5f, "What is added to the variance.", &kNotNegative);
-  const auto momentum = argument("momentum", 0.99f, "What the running statistics keep.", &kShare);
+      argument("variance_epsilon", 1e-5f, "The number added to the variance.", &kNotNegative);
+  const auto momentum =
+      argument("momentum", 0.99f, "The share that running statistics keep in a step.", &kShare);
   static const ClassDescription description =
       Describing<Self, Layer>("MLCInstanceNormalizationLayer",
                               "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
@@ -97,10 +98,12 @@ const ClassDescription& InstanceNormalization::class_description() {
           .property("feature_channel_count", &Self::channels, "C.")
           .property("mean", &Self::mean, "The running mean, or None.")
           .property("variance", &Self::variance, "The running variance, or None.")
-          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("beta", &Self::beta, "The shift, or None.")
           .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
-          .property("momentum", &Self::momentum, "What the running statistics keep.")
+          .property("variance_epsilon", &Self::variance_epsilon,
+                    "The number added to the variance.")
+          .property("momentum", &Self::momentum,
+                    "The share that running statistics keep in a step.")
           .form({channels, argument<TensorPtr>("mean", "The running mean."),
                  argument<TensorPtr>("variance", "The running variance."), beta, gamma, epsilon,
                  momentum},

@@ -18,14 +18,14 @@ std::string Layer::description() const { return label(); }
 
 const ClassDescription& Layer::class_description() {
   static const ClassDescription description =
-      Describing<Layer, Layer>("MLCLayer", "What a graph is composed of; belongs to one graph.")
+      Describing<Layer, Layer>("MLCLayer", "An operation of a network; belongs to one graph.")
           .property("layer_id", &Layer::id, "Unique in the process.")
           .settable("label", &Layer::label, &Layer::set_label, "A name for messages.")
           .settable("is_debugging_enabled", &Layer::is_debugging_enabled,
                     &Layer::set_debugging_enabled,
                     "Whether results and gradients stay readable under the option DEBUG_LAYERS.")
           .property("device_type", &Layer::device_type,
-                    "Where the layer was compiled for; None before.")
+                    "The device that the layer was compiled for; None before.")
           .support(Activation::class_description().sample)
           .compared_by_identity()
           .shown([](const Layer& self) {

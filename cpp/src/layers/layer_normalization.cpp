@@ -81,13 +81,14 @@ const ClassDescription& LayerNormalization::class_description() {
                               "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
                               "statistics of the last axes.")
           .property("normalized_shape", &Self::normalized_shape, "The extents of these axes.")
-          .optional_parameter("beta", &Self::beta, "What is added, or None.")
+          .optional_parameter("beta", &Self::beta, "The shift, or None.")
           .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon, "What is added to the variance.")
+          .property("variance_epsilon", &Self::variance_epsilon,
+                    "The number added to the variance.")
           .form({argument<Shape>("normalized_shape", "(W), (H, W) or (C, H, W).", &kOneOrMore),
-                 optional_argument<TensorPtr>("beta", "What is added; None adds nothing."),
+                 optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
                  optional_argument<TensorPtr>("gamma", "The factor; None is 1."),
-                 argument("variance_epsilon", 1e-5f, "What is added to the variance.",
+                 argument("variance_epsilon", 1e-5f, "The number added to the variance.",
                           &kNotNegative)},
                 [](const Given& given) {
                   return std::make_shared<Self>(

@@ -32,7 +32,7 @@ void MatMul::emit(Emitter& e) const {
 const ClassDescription& MatMulDescriptor::class_description() {
   using D = MatMulDescriptor;
   static const ClassDescription description =
-      Describing<D>("MLCMatMulDescriptor", "How a matrix product is formed.")
+      Describing<D>("MLCMatMulDescriptor", "The options of a matrix product.")
           .field("alpha", &D::alpha, "The factor of the product.", &kFinite)
           .field("transposes_x", &D::transposes_x, "Whether the first source is transposed.")
           .field("transposes_y", &D::transposes_y, "Whether the second source is transposed.")
@@ -44,7 +44,7 @@ const ClassDescription& MatMulDescriptor::class_description() {
 const ClassDescription& MatMul::class_description() {
   static const ClassDescription description =
       Describing<MatMul, Layer>("MLCMatMulLayer", "alpha * op(x) op(y) on the last two axes.")
-          .argument("descriptor", &MatMul::descriptor, "How the product is formed.")
+          .argument("descriptor", &MatMul::descriptor, "The options of the product.")
           .made_of<MatMulDescriptor>(
               "Shapes: (…, M, K) and (…, K, N) to (…, M, N); leading axes broadcast from the back. "
               "Gradient: reads both sources. Errors: ValueError where inner extents differ or "

@@ -201,7 +201,8 @@ void GramMatrix::emit(Emitter& e) const {
 
 const ClassDescription& GramMatrix::class_description() {
   static const ClassDescription description =
-      Describing<GramMatrix, Layer>("MLCGramMatrixLayer", "How alike the channels of an image are.")
+      Describing<GramMatrix, Layer>("MLCGramMatrixLayer",
+                                    "The products of all pairs of channels of an image.")
           .argument("scale", &GramMatrix::scale, "The factor of the whole.")
           .made_of<float>(
               "Shapes: x (N, C, H, W) to (N, C, 1, C). Types: floating-point numbers. Formula: "

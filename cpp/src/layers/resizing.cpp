@@ -223,7 +223,7 @@ const ClassDescription& Pad::class_description() {
   static const ClassDescription description =
       Describing<Pad, Layer>("MLCPaddingLayer", "Puts rows and columns around images.")
           .copied_by(&Pad::copy)
-          .property("padding_type", &Pad::padding_type, "What they hold.")
+          .property("padding_type", &Pad::padding_type, "The values of the margins.")
           .property("padding_left", &Pad::padding_left, "Units: elements.")
           .property("padding_right", &Pad::padding_right, "Units: elements.")
           .property("padding_top", &Pad::padding_top, "Units: elements.")

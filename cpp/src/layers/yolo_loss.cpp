@@ -279,7 +279,7 @@ const ClassDescription& YOLOLossDescriptor::class_description() {
   static const ClassDescription description =
       Describing<D>("MLCYOLOLossDescriptor", "The anchors of a YOLO loss, and its scales.")
           .property("anchor_boxes", &D::anchor_boxes, "Width and height of each. Units: cells.")
-          .property("anchor_box_count", &D::anchor_box_count, "How many there are.")
+          .property("anchor_box_count", &D::anchor_box_count, "The number of anchor boxes.")
           .settable("should_rescore", &D::should_rescore,
                     "Whether confidence is trained towards the overlap with the label, not 1.")
           .settable("scale_spatial_position_loss", &D::scale_spatial_position_loss,
@@ -305,7 +305,8 @@ const ClassDescription& YOLOLossDescriptor::class_description() {
           .in(kShare)
           .form({argument<std::vector<AnchorBox>>("anchor_boxes",
                                                   "Width and height of each. Units: cells."),
-                 argument<std::int64_t>("anchor_box_count", "How many there are.", &kOneOrMore)},
+                 argument<std::int64_t>("anchor_box_count", "The number of anchor boxes.",
+                                        &kOneOrMore)},
                 [](const Given& given) {
                   D made;
                   made.anchor_boxes = given.get<std::vector<AnchorBox>>("anchor_boxes");

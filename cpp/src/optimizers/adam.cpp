@@ -99,8 +99,8 @@ ClassDescription described_adam(const char* name, const char* summary, const cha
   Describing<T, Optimizer> described(name, summary);
   describe_forms(
       described,
-      {argument("beta1", O{}.beta1, "What the first moment keeps.", &kShareBelowOne),
-       argument("beta2", O{}.beta2, "What the second moment keeps.", &kShareBelowOne),
+      {argument("beta1", O{}.beta1, "The decay rate of the first moment.", &kShareBelowOne),
+       argument("beta2", O{}.beta2, "The decay rate of the second moment.", &kShareBelowOne),
        argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
        argument("uses_amsgrad", O{}.uses_amsgrad, "Whether the largest second moment is used."),
        argument("time_step", O{}.time_step, "The step of the next update.", &kTimeStep)},
@@ -110,9 +110,9 @@ ClassDescription described_adam(const char* name, const char* summary, const cha
             O{given.get<float>("beta1"), given.get<float>("beta2"), given.get<float>("epsilon"),
               given.get<bool>("uses_amsgrad"), given.get<std::int64_t>("time_step")});
       });
-  described.property("beta1", option(&O::beta1), "What the first moment keeps.")
+  described.property("beta1", option(&O::beta1), "The decay rate of the first moment.")
       .in(kShareBelowOne)
-      .property("beta2", option(&O::beta2), "What the second moment keeps.")
+      .property("beta2", option(&O::beta2), "The decay rate of the second moment.")
       .in(kShareBelowOne)
       .property("epsilon", option(&O::epsilon),
                 "Added to the root of the second moment; below 1.2e-38 it counts as that.")

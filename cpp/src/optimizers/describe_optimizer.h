@@ -15,7 +15,7 @@ void describe_forms(Describing<T, Optimizer>& described, const std::vector<Argum
                     Make make) {
   const ClassDescription& common = OptimizerDescriptor::class_description();
   std::vector<Argument> of_descriptor{
-      argument<OptimizerDescriptor>("descriptor", "What all optimizers share.")};
+      argument<OptimizerDescriptor>("descriptor", "The numbers that all optimizers share.")};
   std::vector<Argument> of_numbers = common.forms.front().arguments;
   of_descriptor.insert(of_descriptor.end(), own.begin(), own.end());
   of_numbers.insert(of_numbers.end(), own.begin(), own.end());

@@ -57,15 +57,14 @@ const ClassDescription& OptimizerDescriptor::class_description() {
   using D = OptimizerDescriptor;
   static const ClassDescription description =
       Describing<D>("MLCOptimizerDescriptor",
-                    "What all optimizers share: rate, rescaling, clipping, penalty.")
+                    "The numbers that all optimizers share: rate, rescaling, clipping, penalty.")
           .required_field("learning_rate", &D::learning_rate,
                           "The size of a step: finite, also negative.", &kFinite)
           .field("gradient_rescale", &D::gradient_rescale,
                  "The factor of a clipped gradient: finite.", &kFinite)
           .field("applies_gradient_clipping", &D::applies_gradient_clipping,
                  "Whether gradients are clipped.")
-          .field("gradient_clipping_type", &D::gradient_clipping_type,
-                 "What gradients are clipped by.")
+          .field("gradient_clipping_type", &D::gradient_clipping_type, "The kind of clipping.")
           .field("gradient_clip_max", &D::gradient_clip_max,
                  "The largest element, BY_VALUE; may be infinite.", &kAnyNumber)
           .field("gradient_clip_min", &D::gradient_clip_min,

@@ -65,8 +65,9 @@ const ClassDescription& RMSProp::class_description() {
     Describing<RMSProp, Optimizer> described("MLCRMSPropOptimizer",
                                              "Steps divided by the root of a running mean square.");
     describe_forms(described,
-                   {argument("momentum_scale", O{}.momentum, "What the step keeps.", &kShare),
-                    argument("alpha", O{}.alpha, "What the mean square keeps.", &kShare),
+                   {argument("momentum_scale", O{}.momentum,
+                             "The momentum: the share of the last step that is kept.", &kShare),
+                    argument("alpha", O{}.alpha, "The decay rate of the mean square.", &kShare),
                     argument("epsilon", O{}.epsilon, "Added to the root.", &kNotNegative),
                     argument("is_centered", O{}.is_centered,
                              "Whether the variance takes the place of the mean square.")},
@@ -76,9 +77,11 @@ const ClassDescription& RMSProp::class_description() {
                          O{given.get<float>("momentum_scale"), given.get<float>("alpha"),
                            given.get<float>("epsilon"), given.get<bool>("is_centered")});
                    });
-    described.property("momentum_scale", option(&O::momentum), "What the step keeps.")
+    described
+        .property("momentum_scale", option(&O::momentum),
+                  "The momentum: the share of the last step that is kept.")
         .in(kShare)
-        .property("alpha", option(&O::alpha), "What the mean square keeps.")
+        .property("alpha", option(&O::alpha), "The decay rate of the mean square.")
         .in(kShare)
         .property("epsilon", option(&O::epsilon),
                   "Added to the root; below 1.2e-38 it counts as that.")

@@ -50,15 +50,18 @@ const ClassDescription& SGD::class_description() {
     Describing<SGD, Optimizer> described("MLCSGDOptimizer", "Gradient descent with momentum.");
     describe_forms(
         described,
-        {argument("momentum_scale", 0.0f, "What the velocity keeps.", &kShare),
-         argument("uses_nesterov_momentum", false, "Whether the gradient is taken ahead.")},
+        {argument("momentum_scale", 0.0f, "The momentum: the share of the velocity that is kept.",
+                  &kShare),
+         argument("uses_nesterov_momentum", false, "Whether the momentum is Nesterov's.")},
         [](const OptimizerDescriptor& descriptor, const Given& given) {
           return std::make_shared<SGD>(descriptor, given.get<float>("momentum_scale"),
                                        given.get<bool>("uses_nesterov_momentum"));
         });
-    described.property("momentum_scale", &SGD::momentum, "What the velocity keeps.")
+    described
+        .property("momentum_scale", &SGD::momentum,
+                  "The momentum: the share of the velocity that is kept.")
         .in(kShare)
-        .property("uses_nesterov_momentum", &SGD::nesterov, "Whether the gradient is taken ahead.")
+        .property("uses_nesterov_momentum", &SGD::nesterov, "Whether the momentum is Nesterov's.")
         .text(
             "v = m * v + lr * g, p -= v; Nesterov: v = m * v + g, p -= lr * (g + m * v). Errors: a "
             "number outside its range.");

@@ -67,7 +67,7 @@ void bind_platform(py::module_& module) {
   def_function(module, "set_num_threads", "None", {"count: int, *"},
                "Sets how many threads one step may use; graphs compile again when it changes.",
                [](const Arguments& given) { set_thread_count(given["count"]); });
-  def_getter(module, "get_num_threads", "int", "How many threads one step may use.",
+  def_getter(module, "get_num_threads", "int", "The number of threads that one step may use.",
              &Platform::thread_count);
   def_getter(module, "version", "str", "The version of the library.", &Platform::version);
   def_getter(module, "onednn_version", "str", "The version of oneDNN in use.",
@@ -83,7 +83,7 @@ void bind_platform(py::module_& module) {
     });
   };
   of_backend("verification_file", "str",
-             "Where it is noted what a backend has passed on this machine.",
+             "The file that lists the kernels that verify found right on this machine.",
              [](const std::string& backend) {
                const std::string path = Platform::verification_file(backend);
                return py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefault(path.c_str()));
@@ -98,7 +98,8 @@ void bind_platform(py::module_& module) {
              "The GPUs' names by index. Errors: DeviceError that says what is missing.",
              &Platform::gpus);
   def_getter(module, "gpu_architectures", "list[str]",
-             "What the plugin for GPUs has code for, by CMake's names. Errors: DeviceError that "
+             "The architectures that the plugin for GPUs has code for, by CMake's names. Errors: "
+             "DeviceError that "
              "says what is missing; no GPU is needed.",
              &Platform::gpu_architectures);
 }

@@ -92,7 +92,7 @@ void bind_mps_graph(py::module_& module) {
               "intermediate_images: list[MPSImage] | None = None, "
               "destination_states: list[MPSState] | None = None"},
              "Encodes one image per source handle; the result, or None when it is not needed. "
-             "What is exported is appended to the two lists.",
+             "Exported images and states are appended to the two lists.",
              [](NNGraph& self, const Arguments& a) { return encode_graph(self, a, false); });
   def_method(cls, "encode_batch", "Sequence[MPSImage] | None",
              {"command_buffer: MTLCommandBuffer, source_images: list[Sequence[MPSImage]], "

@@ -57,9 +57,9 @@ const ClassDescription& Platform::class_description() {
 
 const ClassDescription& Device::class_description() {
   static const ClassDescription description =
-      Describing<Device>("MLCDevice", "Where a graph runs.")
+      Describing<Device>("MLCDevice", "A device that runs graphs.")
           .text("A device of a type. Errors: DeviceError when there is no such hardware.")
-          .form({argument<DeviceType>("type", "What kind of hardware."),
+          .form({argument<DeviceType>("type", "The kind of hardware."),
                  argument("selects_multiple_compute_devices", false,
                           "Several GPUs as one device, which is not implemented.")},
                 of_given_type)

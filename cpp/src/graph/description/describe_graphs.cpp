@@ -33,9 +33,9 @@ TensorPtr add_node(Graph& self, const Given& given) {
 void describe_nodes(Describing<Graph, Graph>& graph) {
   const auto layer = argument<LayerPtr>("layer", "The layer, which belongs to the graph then.");
   const auto source = argument<TensorPtr>("source", "The tensor that the layer reads.");
-  const auto sources = argument<Tensors>("sources", "What it reads, in the layer's order.");
+  const auto sources = argument<Tensors>("sources", "The source tensors, in the layer's order.");
   const auto frozen = argument("disable_update", false, "Whether its parameters stay as they are.");
-  const auto labels = argument<Tensors>("loss_labels", "What a loss layer compares with.");
+  const auto labels = argument<Tensors>("loss_labels", "The labels of a loss layer.");
   graph
       .function_of_forms("node",
                          "Adds a layer over its sources and returns the first result. "
@@ -49,7 +49,7 @@ void describe_nodes(Describing<Graph, Graph>& graph) {
                 {{"shape", "Extents; one may be -1."}, {"source", "The tensor to reshape."}})
       .function("transpose", &Graph::transpose, "Reorders the axes.",
                 {{"dimensions", "The source's axes in the order of the result."},
-                 {"source", "What is reordered."}});
+                 {"source", "The source tensor."}});
 }
 
 void describe_indexing(Describing<Graph, Graph>& graph) {
@@ -57,7 +57,8 @@ void describe_indexing(Describing<Graph, Graph>& graph) {
   const auto dimension = argument<std::int64_t>("dimension", "The axis.");
   const auto along = argument<std::int64_t>("with_dimension", "The axis that is indexed.");
   const auto indices = argument<TensorPtr>("indices", "Whole numbers from 0 on.");
-  const auto copy_from = argument<TensorPtr>("copy_from", "What is not written over.");
+  const auto copy_from =
+      argument<TensorPtr>("copy_from", "The tensor of the elements that nothing is written to.");
   auto reduction = argument<ReductionType>("reduction_type", "NONE writes, SUM adds.");
   reduction.accepted = R"("none", "sum")";
   graph
@@ -141,7 +142,7 @@ void describe_checkpoints(Describing<T, Graph, ExecutableGraph>& graph) {
           "load", [](T& self, const FilePath& path) { self.load(path.bytes); },
           "Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; "
           "ValueError that lists every difference, and then nothing has changed.",
-          {{"path", "What save() wrote."}})
+          {{"path", "A file that save() wrote."}})
       .may_wait()
       .function("state", &ExecutableGraph::copy_state, "Copies of what save() writes, by name.")
       .may_wait()
@@ -162,9 +163,9 @@ template <class T>
 void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
   graph
       .action("add_inputs", add_inputs, "Declares what every execution is fed, by name.",
-              {{"inputs", "What layers read."},
-               {"loss_labels", "What a loss compares with.", std::any()},
-               {"loss_label_weights", "What the loss of each sample counts.", std::any()}})
+              {{"inputs", "Input tensors by name."},
+               {"loss_labels", "Labels of the loss by name.", std::any()},
+               {"loss_label_weights", "Weights of the samples in the loss by name.", std::any()}})
       .action("add_outputs", &ExecutableGraph::add_outputs,
               "Declares what executions write to outputs_data, by name.",
               {{"outputs", "Tensors of these graphs."}})
@@ -182,7 +183,7 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
                {"input_tensors", "Constants by name.", std::any()},
                {"input_tensors_data", "Their data by the same names; None: the tensors' own.",
                 std::any()},
-               {"precision", "What products and activations are computed in.", Precision::kFloat32},
+               {"precision", "The precision of products and activations.", Precision::kFloat32},
                {"memory_limit", "In bytes; None: no limit.", std::any()}})
       .by_position(0)
       .may_wait()
@@ -195,13 +196,13 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
   describe_checkpoints(graph);
   graph
       .property("precision", &ExecutableGraph::precision,
-                "What the last compile chose; FLOAT32 before it.")
+                "The precision of the last compile; FLOAT32 before it.")
       .property("memory_limit", &ExecutableGraph::memory_limit,
-                "What the last compile was given, or None. Units: bytes.")
+                "The memory limit of the last compile, or None. Units: bytes.")
       .property("device_memory_size", &ExecutableGraph::device_memory_size,
                 "Saved, gradient, transient and workspace memory. Units: bytes.")
       .function("memory_plan", &ExecutableGraph::memory_plan,
-                "What the compiled graph keeps in device memory.")
+                "The device memory of the compiled graph.")
       .function("compiled_description", &ExecutableGraph::compiled_description,
                 "The compiled program as text: operations, shapes, layouts, fusions.");
 }
@@ -255,7 +256,7 @@ void describe_gradients(Training& graph) {
 void describe_updates(Training& graph) {
   graph.optional_property("optimizer", &TrainingGraph::optimizer, "The optimizer, or None.")
       .action("compile_optimizer", &TrainingGraph::compile_optimizer, "Attaches an optimizer.",
-              {{"optimizer", "What updates parameters."}})
+              {{"optimizer", "The optimizer that updates parameters."}})
       .action("set_training_tensor_parameters", &TrainingGraph::set_training_tensor_parameters,
               "Lets updates change these input tensors too.",
               {{"parameters", "The parameters of input tensors."}})
@@ -289,15 +290,18 @@ const ClassDescription& Graph::class_description() {
     describe_nodes(graph);
     describe_indexing(graph);
     constexpr const char* kLayer = "A layer of the graph.";
-    return graph.property("device", &Graph::device, "Where it was compiled for; None before.")
+    return graph
+        .property("device", &Graph::device, "The device of the last compile; None before it.")
         .property("layers", &Graph::layers, "Each layer once, in order of first use.")
         .property("summarized_dot_description", &Graph::summarized_dot_description,
                   "The graph as a DOT digraph.")
         .function("summary", &Graph::summary, "A table of layers, result shapes and parameters.")
         .function("source_tensors", &Graph::source_tensors,
-                  "What the layer reads; empty for a layer of another graph.", {{"layer", kLayer}})
+                  "The sources of a layer; empty for a layer of another graph.",
+                  {{"layer", kLayer}})
         .function("result_tensors", &Graph::result_tensors,
-                  "What the layer gives; empty for a layer of another graph.", {{"layer", kLayer}})
+                  "The results of a layer; empty for a layer of another graph.",
+                  {{"layer", kLayer}})
         .action("bind_and_write_data", traingraph::bind_and_write_data,
                 "Copies data for the separate passes: inputs before forward, gradients of the "
                 "caller's own before the gradient.",
@@ -315,7 +319,7 @@ const ClassDescription& Graph::class_description() {
 
 const ClassDescription& ExecutableGraph::class_description() {
   static const ClassDescription description = Describing<ExecutableGraph, Graph>(
-      "ExecutableGraph", "What training and inference graphs share.");
+      "ExecutableGraph", "The base of training and inference graphs.");
   return description;
 }
 
@@ -327,9 +331,11 @@ const ClassDescription& TrainingGraph::class_description() {
             "Without a loss the gradient starts from what the caller supplies; without an "
             "optimizer nothing is updated.")
         .form({graph_objects(),
-               optional_argument<LayerPtr>("loss_layer",
-                                           "What gives the loss of the last layer's first result."),
-               optional_argument<OptimizerPtr>("optimizer", "What updates parameters.")},
+               optional_argument<LayerPtr>(
+                   "loss_layer",
+                   "The layer that computes the loss of the last layer's first result."),
+               optional_argument<OptimizerPtr>("optimizer",
+                                               "The optimizer that updates parameters.")},
               [](const Given& given) {
                 return std::make_shared<TrainingGraph>(given.get<Graphs>("graph_objects"),
                                                        given.get<LayerPtr>("loss_layer"),

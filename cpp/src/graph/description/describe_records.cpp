@@ -16,10 +16,11 @@ std::string microseconds(double seconds) { return short_text(seconds * 1e6) + " 
 
 const ClassDescription& MemoryPlan::class_description() {
   static const ClassDescription description =
-      Describing<MemoryPlan>("MemoryPlan", "What one compiled graph keeps in device memory.")
+      Describing<MemoryPlan>("MemoryPlan", "The device memory of one compiled graph.")
           .recorded("entries", &MemoryPlan::entries, "The values.")
           .recorded("recomputed", &MemoryPlan::recomputed,
-                    "What the gradient pass computes again for a memory limit, with the bytes that "
+                    "The values that the gradient pass recomputes for a memory limit, with the "
+                    "bytes that "
                     "are free in between.")
           .recorded("arena_bytes", &MemoryPlan::arena_bytes,
                     "Saved, gradient, transient and workspace memory, shared by reuse.")
@@ -28,13 +29,13 @@ const ClassDescription& MemoryPlan::class_description() {
           .recorded("staging_bytes", &MemoryPlan::staging_bytes,
                     "Copies of inputs that could not be used in place.")
           .recorded("exchange_bytes", &MemoryPlan::exchange_bytes,
-                    "What the graph hands to linked graphs.")
+                    "Tensors and gradients for linked graphs.")
           .recorded("total_bytes", &MemoryPlan::total_bytes,
-                    "What is asked of the allocators: arena, persistent, staging, exchange.")
+                    "The sum of arena, persistent, staging and exchange bytes.")
           .recorded("library_bytes", &MemoryPlan::library_bytes,
-                    "What libraries hold on their own, as far as they tell.")
+                    "Memory that libraries hold on their own, as far as they report it.")
           .recorded("context_bytes", &MemoryPlan::context_bytes,
-                    "What a GPU's context and libraries hold there for all graphs, measured.")
+                    "Memory that a GPU's context and libraries hold for all graphs, measured.")
           .is_record()
           .printed(&MemoryPlan::to_string)
           .shown([](const MemoryPlan& plan) {
@@ -63,14 +64,15 @@ const ClassDescription& MemoryPlan::Entry::class_description() {
 
 const ClassDescription& Profile::class_description() {
   static const ClassDescription description =
-      Describing<Profile>("Profile", "Where the time of one execution went, op by op.")
+      Describing<Profile>("Profile", "The time of each op in one execution.")
           .property("layers", &Profile::layers,
                     "Times summed by layer, in order of first appearance.")
           .function("table", &Profile::table, "The layers as text, times in microseconds.")
           .function("chrome_trace", &Profile::chrome_trace,
                     "The entries as JSON for chrome://tracing and Perfetto.")
           .recorded("entries", &Profile::entries, "The ops, in the order of running.")
-          .recorded("seconds", &Profile::seconds, "Of the whole execution. Units: seconds.")
+          .recorded("seconds", &Profile::seconds,
+                    "The time of the whole execution. Units: seconds.")
           .is_record()
           .printed(&Profile::table)
           .shown([](const Profile& profile) {
@@ -161,17 +163,19 @@ const ClassDescription& Evaluation::class_description() {
 const ClassDescription& GradientRow::class_description() {
   using Row = GradientRow;
   static const ClassDescription description =
-      Describing<Row>("GradientRow", "How far the gradient of one parameter is from differences.")
+      Describing<Row>("GradientRow", "The gradient of one parameter beside finite differences.")
           .recorded("layer", &Row::layer, "The label of the first layer that reads it.")
-          .recorded("parameter", &Row::parameter,
-                    "Its name there, or the label of a tensor that no layer holds.")
+          .recorded(
+              "parameter", &Row::parameter,
+              "The parameter's name in its layer, or the label of a tensor that no layer holds.")
           .recorded("worst_element", &Row::worst_element,
                     "Indices of the largest error; None where a direction has it, and where "
                     "nothing was compared.")
-          .recorded("error", &Row::error, "There, relative to the largest element.")
-          .recorded("bound", &Row::bound, "What it may be.")
-          .recorded("gradient", &Row::gradient, "What the graph gives there.")
-          .recorded("difference", &Row::difference, "What differences give there.")
+          .recorded("error", &Row::error,
+                    "The error of the worst element, relative to the largest element.")
+          .recorded("bound", &Row::bound, "The largest error that is accepted.")
+          .recorded("gradient", &Row::gradient, "The graph's gradient of the worst element.")
+          .recorded("difference", &Row::difference, "The finite difference of the worst element.")
           .recorded("compared", &Row::compared, "Elements and directions.")
           .recorded("excluded", &Row::excluded, "Others, at a kink.")
           .recorded("ok", &Row::ok, "Something was compared, and no error is above the bound.")

@@ -89,7 +89,7 @@ const ClassDescription& TensorDescriptor::class_description() {
           .property("data_type", &Self::data_type, "The type of an element.")
           .property(
               "dimension_count", [](const Self& self) { return self.shape.size(); },
-              "How many axes there are.")
+              "The number of axes.")
           .property("stride", &Self::stride,
                     "Distance of neighbours along each axis. Units: bytes.")
           .property("tensor_allocation_size_in_bytes", &Self::allocation_bytes,
@@ -105,7 +105,7 @@ const ClassDescription& TensorDescriptor::class_description() {
               "Entry t is how many sequences are longer than t; None without sequences.")
           .class_function(
               "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
-              "How many axes a tensor may have.")
+              "The largest number of axes of a tensor.")
           .compared(hash_of)
           .shown([](const Self& self) {
             const Shape& lengths = self.sequence_lengths;

@@ -32,7 +32,7 @@ using Offsets = Numbers<std::int64_t>;
 
 std::vector<std::vector<Argument>> quantization_forms(const char* offset, const char* text) {
   const auto to = argument<DataType>("to", "The type of the new elements.");
-  const auto scale = argument<Scales>("scale", "What one step is worth; above 0.");
+  const auto scale = argument<Scales>("scale", "The size of one quantization step; above 0.");
   return {{to, scale, argument<Offsets>(offset, text)},
           {to, scale, argument<Offsets>("bias", "The quantized value of 0."),
            argument<std::int64_t>("axis", "Along which there is one of each per element.")}};
@@ -100,7 +100,7 @@ void describe_data(Describing<Tensor, Tensor>& tensor) {
               "is not readable or the memory too small.",
               {{"to_bytes", "Memory that is written."},
                {"length", "Units: bytes; None: all of them.", std::any()},
-               {"synchronize_with_device", "It waits for the value in any case.", false}})
+               {"synchronize_with_device", "Has no effect: it always waits for the value.", false}})
       .may_wait()
       .action("bind_and_write_data",
               [](Tensor& self, const DataToShare& data, const std::optional<Device>&) {
@@ -108,7 +108,7 @@ void describe_data(Describing<Tensor, Tensor>& tensor) {
               },
               "Replaces the host copy; graphs over this parameter read it at their next execution.",
               {{"data", "An array, or memory of the caller's."},
-               {"to", "Where it shall be read next; any device does.", std::any()}})
+               {"to", "The device that reads it next; has no effect.", std::any()}})
       .may_wait()
       .action("bind_optimizer_data", bind_optimizer_data,
               "Replaces what an optimizer keeps for this parameter.",
@@ -232,7 +232,7 @@ const ClassDescription& Tensor::class_description() {
         .property("descriptor", &Tensor::descriptor, "Shape and element type.")
         .settable("label", &Tensor::label, &Tensor::set_label,
                   "A name for messages and dictionaries, at first data and the tensor_id.")
-        .property("device", &Tensor::device, "Where it was last compiled for.");
+        .property("device", &Tensor::device, "The device that it was last compiled for.");
     describe_data(tensor);
     describe_quantization(tensor);
     return tensor.copied_by(&Tensor::copy).compared_by_identity().shown([](const Tensor& self) {
@@ -250,7 +250,7 @@ const ClassDescription& TensorParameter::class_description() {
           .text("Optimizer data is attached to the tensor.")
           .form({argument<TensorPtr>("tensor", "The tensor."),
                  optional_argument<DataList>("optimizer_data",
-                                             "What an optimizer keeps, one array per buffer.")},
+                                             "The optimizer's buffers, one array each.")},
                 [](const Given& given) {
                   TensorParameter made{given.get<TensorPtr>("tensor"), true};
                   if (const auto data = given.get_optional<DataList>("optimizer_data")) {

@@ -110,7 +110,7 @@ std::vector<std::vector<Argument>> tensor_forms() {
       argument<Shape>("sequence_lengths", "Steps of each sequence.", &kOneOrMore),
       argument<bool>("sorted_sequences", "Whether the sequences descend in length.")};
   const Arguments random = {
-      argument<RandomInitializerType>("random_initializer_type", "How it is filled.")};
+      argument<RandomInitializerType>("random_initializer_type", "The initializer.")};
   const Arguments filled = {argument<double>("fill_with_data", "The value of every element.")};
   constexpr const char* kData = "An array, or memory of the caller's; None: no data.";
   const Arguments data = {argument<DataToShare>("data", kData)};

@@ -22,8 +22,8 @@ LossDescriptor loss_of(LossType type, const Given& given) {
 
 // What losses have beside the common arguments.
 Argument label_smoothing_argument() {
-  return argument("label_smoothing", 0.0f, "How much of each label is spread over the classes.",
-                  &kShareBelowOne);
+  return argument("label_smoothing", 0.0f,
+                  "The share of each label that is spread over the classes.", &kShareBelowOne);
 }
 Argument class_count_argument() {
   return optional_argument<std::int64_t>("class_count", "None: taken from the labels.", &kLimit);
@@ -39,10 +39,10 @@ Argument reduction_argument() {
   return reduction;
 }
 Argument epsilon_argument() {
-  return argument("epsilon", 1e-7f, "What LOG adds under its logarithms.");
+  return argument("epsilon", 1e-7f, "The number that LOG adds under its logarithms.");
 }
 Argument delta_argument() {
-  return argument("delta", 1.0f, "Where HUBER becomes linear.", &kPositive);
+  return argument("delta", 1.0f, "The error above which HUBER is linear.", &kPositive);
 }
 
 // One loss that Apple offers by name, with the arguments it has beside the common ones.
@@ -138,15 +138,15 @@ const ClassDescription& LossDescriptor::class_description() {
           .property("reduction_type", &D::reduction, "NONE, SUM or MEAN of the values.")
           .property("weight", &D::weight, "The factor of the whole.")
           .property("label_smoothing", &D::label_smoothing,
-                    "How much of each label is spread over the classes.")
+                    "The share of each label that is spread over the classes.")
           .property(
               "class_count",
               [](const D& self) {
                 return self.class_count == 0 ? std::nullopt : std::optional(self.class_count);
               },
               "None: taken from the labels.")
-          .property("epsilon", &D::epsilon, "What LOG adds under its logarithms.")
-          .property("delta", &D::delta, "Where HUBER becomes linear.")
+          .property("epsilon", &D::epsilon, "The number that LOG adds under its logarithms.")
+          .property("delta", &D::delta, "The error above which HUBER is linear.")
           .form({argument<LossType>("type", "The function."), reduction_argument(),
                  weight_argument(), label_smoothing_argument(), class_count_argument(),
                  epsilon_argument(), delta_argument()},

@@ -77,7 +77,7 @@ LayerSample sample(DataType type) {
 const ClassDescription& LSTMDescriptor::class_description() {
   using D = LSTMDescriptor;
   static const ClassDescription description =
-      Describing<D>("MLCLSTMDescriptor", "What an LSTM reads and gives.")
+      Describing<D>("MLCLSTMDescriptor", "The sizes and options of an LSTM.")
           .required_field("input_size", &D::input_size, "Features of the source.", &kOfWindow)
           .required_field("hidden_size", &D::hidden_size, "Hidden units, H.", &kOfWindow)
           .field("layer_count", &D::layer_count, "Layers above each other.", &kOfWindow)
@@ -87,7 +87,7 @@ const ClassDescription& LSTMDescriptor::class_description() {
                  "Whether a second LSTM reads the sequences backward.")
           .field("returns_sequences", &D::returns_sequences,
                  "Every step, else each sequence's last one.")
-          .field("dropout", &D::dropout, "What is dropped between layers while training.",
+          .field("dropout", &D::dropout, "The share dropped between layers while training.",
                  &kShareBelowOne)
           .field("result_mode", &D::result_mode, "Whether the last states are results too.")
           .made_of_fields("Errors: ValueError for a number outside its range.");
@@ -102,9 +102,9 @@ const ClassDescription& LSTM::class_description() {
         .property("descriptor", &LSTM::descriptor,
                   "Sizes, directions, and form of source and result.")
         .property("gate_activations", &LSTM::gate_activations,
-                  "Of the gates input, forget, cell and output.")
+                  "The activations of the gates input, forget, cell and output.")
         .property("output_result_activation", &LSTM::output_result_activation,
-                  "What the cell goes through before the output gate.");
+                  "The activation of the cell before the output gate.");
     describe_list(described, "input_weights", &LSTM::input_weights, "The weights of the source.");
     describe_list(described, "hidden_weights", &LSTM::hidden_weights,
                   "The weights of the hidden state.");
@@ -124,10 +124,11 @@ const ClassDescription& LSTM::class_description() {
              optional_argument<Tensors>("biases", "Four per layer and direction, (H); None: none."),
              optional_argument<std::vector<ActivationDescriptor>>(
                  "gate_activations",
-                 "Of the gates input, forget, cell and output; None: sigmoid, sigmoid, tanh, "
+                 "The activations of the gates input, forget, cell and output; None: sigmoid, "
+                 "sigmoid, tanh, "
                  "sigmoid."),
              optional_argument<ActivationDescriptor>("output_result_activation",
-                                                     "Of the cell; None: tanh.")},
+                                                     "The activation of the cell; None: tanh.")},
             made)
         .text(
             "i = act(W x + U h + b), f and o alike, g = act(W x + U h + b); c' = f c + i g, h' = o "

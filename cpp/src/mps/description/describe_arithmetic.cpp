@@ -132,7 +132,7 @@ void describe_arithmetic(Classes& classes) {
 void describe_arithmetic_states(Classes& classes) {
   classes.push_back(Describing<NNBinaryGradientState, State, GradientState>(
       "MPSNNBinaryGradientState",
-      "What a gradient kernel needs to know of a forward one with two sources."));
+      "The state of a forward kernel with two sources that its gradient kernel reads."));
   classes.push_back(Describing<CNNArithmeticGradientState, State, NNBinaryGradientState>(
       "MPSCNNArithmeticGradientState",
       "Sizes, scales and strides of one pair, and where the result was not clamped."));

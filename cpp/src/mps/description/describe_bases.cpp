@@ -81,7 +81,8 @@ void describe_direction(D& described, bool is_backwards) {
 }
 
 ClassDescription kernel() {
-  return Describing<Kernel, Kernel>("MPSKernel", "Something that can be encoded.")
+  return Describing<Kernel, Kernel>("MPSKernel",
+                                    "A kernel: an operation that command buffers encode.")
       .property("device", &Kernel::device, "The device that runs it.")
       .settable("label", &Kernel::label, "A name for messages.")
       .function("__repr__", described_text<Kernel>, "");
@@ -95,7 +96,8 @@ ClassDescription forward_kernel() {
       .settable("offset", &K::offset, &K::set_offset,
                 "(x, y, z): the source pixel at the middle of the first window, and the first "
                 "image that is read of an object with several.")
-      .settable("edge_mode", &K::edge_mode, &K::set_edge_mode, "What lies beyond the image.")
+      .settable("edge_mode", &K::edge_mode, &K::set_edge_mode,
+                "The values read beyond the image's edge.")
       .settable("padding", &K::padding, &K::set_padding,
                 "The policy by which the forms that return images size them and set the offset: "
                 "of MPSNNPaddingMethod, or an object with padding_method(). With CUSTOM its "
@@ -129,7 +131,7 @@ ClassDescription gradient_kernel() {
                 "In the gradient with zeros between.")
       .settable("secondary_edge_mode", &K::secondary_edge_mode, &K::set_secondary_edge_mode,
                 "Beyond the forward source.");
-  describe_window<K>(described, "secondary_", "Of the forward kernel, in pixels.");
+  describe_window<K>(described, "secondary_", "The window of the forward kernel, in pixels.");
   describe_direction(described, true);
   return described;
 }
@@ -155,7 +157,7 @@ ClassDescription binary_kernel() {
 
 void describe_state_bases(Classes& classes) {
   classes.push_back(
-      Describing<State, State>("MPSState", "What one kernel hands to another beside images.")
+      Describing<State, State>("MPSState", "Data that one kernel passes to another beside images.")
           .settable("label", &State::label, "A name for messages.")
           .property("is_temporary", &State::is_temporary, "Whether it lives on one command buffer.")
           .settable("read_count", &State::read_count, &State::set_read_count,
@@ -167,7 +169,7 @@ void describe_state_bases(Classes& classes) {
                     {{"command_buffer", "The command buffer that runs before."}})
           .function("__repr__", described_text<State>, ""));
   classes.push_back(Describing<GradientState, State>(
-      "MPSNNGradientState", "What a gradient kernel needs to know of the forward one."));
+      "MPSNNGradientState", "The state of a forward kernel that its gradient kernel reads."));
 }
 
 void describe_bases(Classes& classes) {

@@ -11,7 +11,7 @@ using BufferPtr = std::shared_ptr<Buffer>;
 using QueuePtr = std::shared_ptr<CommandQueue>;
 
 constexpr const char* kWhere = "The device that holds it.";
-constexpr const char* kOffsetText = "Of the first byte. Units: bytes.";
+constexpr const char* kOffsetText = "The position of the first byte. Units: bytes.";
 
 std::optional<std::exception_ptr> error_of(const CommandBuffer& self) {
   const std::exception_ptr error = self.error();
@@ -38,10 +38,10 @@ const ClassDescription& Device::class_description() {
           .text("The hardware of an MLCDevice or of a name, an addition of traingraph.")
           .form({argument<Device>("device", "The device of ML Compute.")},
                 [](const Given& given) { return given.get<Device>("device"); })
-          .property("name", &Device::name, "What the hardware calls itself.")
+          .property("name", &Device::name, "The name of the hardware.")
           .property("registry_id", &Device::registry_id, "A number of its own in this process.")
           .property("compilations", &Device::compilations,
-                    "How many recordings were compiled so far.")
+                    "The number of recordings compiled so far.")
           .function("make_command_queue", &Device::make_command_queue,
                     "A new queue; all queues of a device are one order.")
           .not_copied()
@@ -77,7 +77,7 @@ const ClassDescription& Buffer::class_description() {
 const ClassDescription& CommandQueue::class_description() {
   static const ClassDescription description =
       Describing<CommandQueue, CommandQueue>("MTLCommandQueue", "Makes command buffers.")
-          .property("device", &CommandQueue::device, "Where its buffers run.")
+          .property("device", &CommandQueue::device, "The device that runs its command buffers.")
           .settable("label", &CommandQueue::label, "A name for messages.")
           .function("make_command_buffer", &CommandQueue::make_command_buffer, "A new buffer.");
   return description;
@@ -96,8 +96,8 @@ const ClassDescription& CommandBuffer::class_description() {
                     "Returns when the run and its handlers are done. Errors: what made the run "
                     "fail.")
           .may_wait()
-          .property("status", &CommandBuffer::status, "How far it is.")
-          .property("error", error_of, "What failed, or None.")
+          .property("status", &CommandBuffer::status, "The state of its work.")
+          .property("error", error_of, "The error of its work, or None.")
           .property("gpu_start_time", &CommandBuffer::gpu_start_time,
                     "Units: seconds; 0 before the run.")
           .property("gpu_end_time", &CommandBuffer::gpu_end_time,
@@ -124,7 +124,7 @@ const ClassDescription& Predicate::class_description() {
               "predicate", "The same as the constructor.",
               {{argument<BufferPtr>("with_buffer", "The buffer that holds the bytes."), offset}},
               predicate_over("with_buffer"))
-          .property("predicate_buffer", &Predicate::buffer, "Where the four bytes lie.")
+          .property("predicate_buffer", &Predicate::buffer, "The buffer of the four bytes.")
           .property("predicate_offset", &Predicate::offset, kOffsetText);
   return description;
 }
@@ -137,11 +137,13 @@ const ClassDescription& ContinuingCommandBuffer::class_description() {
           .text(
               "Goes on in this buffer, or in a new one. Two over one MPSCommandBuffer go on "
               "together.")
-          .form({argument<CommandBufferPtr>("command_buffer", "What it goes on in.")},
+          .form({argument<CommandBufferPtr>("command_buffer",
+                                            "The command buffer that it begins with.")},
                 [](const Given& given) {
                   return std::make_shared<Self>(given.get<CommandBufferPtr>("command_buffer"));
                 })
-          .form({argument<QueuePtr>("from_command_queue", "What makes the new one.")},
+          .form({argument<QueuePtr>("from_command_queue",
+                                    "The queue that makes the new command buffer.")},
                 [](const Given& given) {
                   return std::make_shared<Self>(*given.get<QueuePtr>("from_command_queue"));
                 })
@@ -165,7 +167,7 @@ const ClassDescription& ContinuingCommandBuffer::class_description() {
               "that nothing was written to are zeros. Errors: one of another device.")
           .function("prefetch_heap", &Self::prefetch_heap,
                     "Makes the memory that programs work in at least this large now.",
-                    {{"for_workload_size", "How much. Units: bytes."}})
+                    {{"for_workload_size", "The size of the workload. Units: bytes."}})
           .may_wait();
   return description;
 }

@@ -34,8 +34,8 @@ Describing<D, void, Parent> describe_sizes(const char* name, const char* summary
       argument<std::int64_t>("input_feature_channels", "Channels of the source."),
       argument<std::int64_t>("output_feature_channels", "Channels of the result.")};
   std::vector<Argument> with_neuron = sizes;
-  with_neuron.push_back(
-      optional_argument<std::shared_ptr<CNNNeuron>>("neuron_filter", "What the result gets."));
+  with_neuron.push_back(optional_argument<std::shared_ptr<CNNNeuron>>(
+      "neuron_filter", "The neuron applied to the result."));
   with_neuron.back().value_if_absent.reset();
   Describing<D, void, Parent> described(name, summary);
   described
@@ -43,7 +43,7 @@ Describing<D, void, Parent> describe_sizes(const char* name, const char* summary
                "Strides, dilations and groups of 1; the neuron of a kernel, a deprecated form, or "
                "none.",
                {sizes, with_neuron}, with_sizes<D>)
-      .text("What was encoded. Errors: something else was.")
+      .text("The descriptor that was encoded. Errors: data of another class.")
       .form(
           {argument<std::shared_ptr<const Coder>>("coder", "NSCoder, such as MPSKeyedUnarchiver.")},
           [kind = std::string(name)](const Given& given) {
@@ -94,14 +94,14 @@ ClassDescription any_convolution() {
       .settable(
           "fused_neuron_descriptor", [](C& d) { return &d.fused_neuron_descriptor; },
           [](C& d, NeuronDescriptor* neuron) { d.fused_neuron_descriptor = *neuron; },
-          "What is applied to the result.")
+          "The neuron applied to the result.")
       .property(
           "_batch_normalization", [](const C& d) { return coded(d).at("_batch_normalization"); },
           "What an archive has of it.");
   const auto of_neuron = [&](const char* name, auto member) {
     described.function(
         name, [member](const C& d) { return d.fused_neuron_descriptor.*member; },
-        "Of the fused neuron.");
+        "A parameter of the fused neuron.");
   };
   of_neuron("neuron_type", &NeuronDescriptor::type);
   of_neuron("neuron_parameter_a", &NeuronDescriptor::a);
@@ -117,8 +117,8 @@ ClassDescription any_convolution() {
                 },
                 "Fuses this neuron.",
                 {{"neuron_type", "The neuron function."},
-                 {"parameter_a", "Its first number."},
-                 {"parameter_b", "Its second number."}})
+                 {"parameter_a", "The neuron's first parameter."},
+                 {"parameter_b", "The neuron's second parameter."}})
       .function("set_neuron_to_prelu",
                 [](C& self, const Float32Elements& slopes) {
                   NeuronDescriptor neuron;

@@ -47,7 +47,7 @@ void describe_dropout(Classes& classes, const char* name, const char* summary, c
       describe_kernel<K, Parent>(name, summary)
           .argument(
               "keep_probability", [](const K& k) { return k.parameters().keep_probability; },
-              "What part of the elements stays.")
+              "The share of elements that is kept.")
           .in(kProbability)
           .kept_argument(
               "seed", [](const K& k) { return static_cast<std::int64_t>(k.parameters().seed); },
@@ -226,7 +226,7 @@ void describe_padding(Classes& classes) {
               kAfterText)
           .property("_fill_value_array", &NNPad::fill_values, "One per result channel, or empty.")
           .settable("fill_value", &NNPad::fill_value, &NNPad::set_fill_value,
-                    "What edge mode CONSTANT fills with."));
+                    "The value of edge mode CONSTANT."));
   classes.push_back(
       describe_kernel<NNPadGradient, CNNGradientKernel>(
           "MPSNNPadGradient",
@@ -242,7 +242,8 @@ void describe_channel_moves(Classes& classes) {
                     &NNSlice::set_source_feature_channel_offset, "The first channel.")
           .in(kLimit)
           .settable("source_feature_channel_max_count", &NNSlice::source_feature_channel_max_count,
-                    &NNSlice::set_source_feature_channel_max_count, "How many at most.")
+                    &NNSlice::set_source_feature_channel_max_count,
+                    "The largest number of channels that are read.")
           .in(kOneOrMore)
           .made_of<Device>(
               "Shapes: (N, C, H, W) to (N, K, H, W): all channels until the properties "

@@ -41,7 +41,8 @@ const ClassDescription& NNGraph::class_description() {
                 })
           .form(
               {argument<CodedGraph>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
-               traingraph::optional_argument<Device>("device", "None: where the coder says.")},
+               traingraph::optional_argument<Device>("device",
+                                                     "The device; without it the coder's.")},
               [](const Given& given) {
                 return given.get<CodedGraph>("coder").decode(given.get_optional<Device>("device"));
               })
@@ -52,7 +53,8 @@ const ClassDescription& NNGraph::class_description() {
           .property("intermediate_image_handles", &G::intermediate_image_handles,
                     "Needed results after the first, then exported images.")
           .property("result_state_handles", &G::result_state_handles, "Of exported states.")
-          .optional_property("result_handle", &G::result_handle, "Of the first result, or None.")
+          .optional_property("result_handle", &G::result_handle,
+                             "The handle of the first result, or None.")
           .property("result_image_is_needed", &G::result_image_is_needed,
                     "Whether the first result is made.")
           .settable("format", &G::format,

@@ -77,8 +77,8 @@ const ClassDescription& ImageDescriptor::class_description() {
 }
 
 const ClassDescription& Image::class_description() {
-  const auto channels =
-      argument<std::int64_t>("feature_channels", "How many of them are the part's.", &kOneOrMore);
+  const auto channels = argument<std::int64_t>("feature_channels",
+                                               "The number of channels of the part.", &kOneOrMore);
   static const ClassDescription description =
       Describing<Image, Image>("MPSImage", "Pixels on a device: one image or several.")
           .text(
@@ -91,7 +91,7 @@ const ClassDescription& Image::class_description() {
                   return Image::create(given.get<Device>("device"),
                                        given.get<ImageDescriptor>(kImageDescriptor));
                 })
-          .form({argument<ImagePtr>("parent_image", "What it is a part of."),
+          .form({argument<ImagePtr>("parent_image", "The image that it is a part of."),
                  argument<Neighbours>("slice_range", "(location, length), of slices."), channels},
                 [](const Given& given) {
                   return Image::slices_of(given.get<ImagePtr>("parent_image"),
@@ -169,9 +169,9 @@ const ClassDescription& TemporaryImage::class_description() {
 const ClassDescription& ImageAllocator::class_description() {
   using MaybeKernel = std::optional<KernelPtr>;
   const auto of = [](const MaybeKernel& kernel) { return kernel ? kernel->get() : nullptr; };
-  const Taken buffer = {"command_buffer", "Where temporary images live."};
+  const Taken buffer = {"command_buffer", "The command buffer of temporary images."};
   const Taken descriptor = {kImageDescriptor, kImageSize};
-  const Taken kernel = {"kernel", "What writes them, or None."};
+  const Taken kernel = {"kernel", "The kernel that writes them, or None."};
   static const ClassDescription description =
       Describing<ImageAllocator, ImageAllocator>(
           "_MPSImageAllocator", "A default allocator: it makes the images that are returned.")

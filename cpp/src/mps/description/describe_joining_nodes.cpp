@@ -164,7 +164,7 @@ ImageNodes loss_images(const Given& given, const std::vector<const char*>& names
 
 void describe_loss_nodes(Classes& classes) {
   const std::vector<Argument> operands = {
-      argument<NNImageNodePtr>("labels", "Of the predictions' size."),
+      argument<NNImageNodePtr>("labels", "The labels, of the predictions' size."),
       optional_argument<NNImageNodePtr>("weights", "A factor for each value.")};
   const Argument descriptor = argument<CNNLossDescriptor>("loss_descriptor", "The function.");
   using Forward = NNForwardLossNode;
@@ -222,19 +222,19 @@ void describe_loss_nodes(Classes& classes) {
   describe_loss(gradient);
   gradient.property("is_labels_gradient_filter", &Gradient::is_labels_gradient_filter,
                     "Whether it is by the labels.");
-  classes.insert(
-      classes.end(),
-      {forward, gradient,
-       DescribingNode<NNInitialGradientNode>(
-           "MPSNNInitialGradientNode",
-           "Ones, of the source's size; its training_graph goes back from the source.")
-           .takes({source_argument()})
-           .made_of<NNImageNodePtr>("Behind the node that is differentiated."),
-       DescribingNode<CNNLossNode>("MPSCNNLossNode", "Its result is the gradient of its source.")
-           .takes({source_argument(), descriptor})
-           .made_of<NNImageNodePtr, CNNLossDescriptor>("The loss goes into the labels.")
-           .property("input_labels", &CNNLossNode::input_labels,
-                     "Where encodings bring MPSCNNLossLabels.")});
+  classes.insert(classes.end(),
+                 {forward, gradient,
+                  DescribingNode<NNInitialGradientNode>(
+                      "MPSNNInitialGradientNode",
+                      "Ones, of the source's size; its training_graph goes back from the source.")
+                      .takes({source_argument()})
+                      .made_of<NNImageNodePtr>("Behind the node that is differentiated."),
+                  DescribingNode<CNNLossNode>("MPSCNNLossNode",
+                                              "A loss; its result is the gradient of its source.")
+                      .takes({source_argument(), descriptor})
+                      .made_of<NNImageNodePtr, CNNLossDescriptor>("The loss goes into the labels.")
+                      .property("input_labels", &CNNLossNode::input_labels,
+                                "The node of the MPSCNNLossLabels that encodings are given.")});
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ Describing<K, Kernel, Parent> describe_loss(const char* kind, const char* summar
   fixed("reduce_across_batch", &D::reduce_across_batch, "Whether images are joined.");
   fixed("number_of_classes", &D::number_of_classes, "For label smoothing.");
   number("weight", &D::weight, "A factor of every value.");
-  number("label_smoothing", &D::label_smoothing, "How much of a label goes to all classes.");
+  number("label_smoothing", &D::label_smoothing,
+         "The share of each label that is spread over the classes.");
   described.in(kShareBelowOne);
   number("epsilon", &D::epsilon, "Inside of LOG's logarithms.");
   number("delta", &D::delta, "HUBER's.");
@@ -68,7 +69,8 @@ ClassDescription loss_descriptor() {
       .settable("reduce_across_batch", &D::reduce_across_batch,
                 "Whether the images are joined too.")
       .settable("weight", &D::weight, "A factor of every value.")
-      .settable("label_smoothing", &D::label_smoothing, "How much of a label goes to all classes.")
+      .settable("label_smoothing", &D::label_smoothing,
+                "The share of each label that is spread over the classes.")
       .in(kShareBelowOne)
       .settable("number_of_classes", &D::number_of_classes,
                 "For label smoothing; 0: as many as channels.")
@@ -124,9 +126,10 @@ ClassDescription loss_labels() {
   const auto weights_image = optional_argument<ImagePtr>(
       kWeightsImage,
       "One weight per value, or of softmax cross entropy one per class: -sum w t log p.");
-  const auto labels_data = argument<Data>(kLabelsData, "What is true, as data.");
+  const auto labels_data = argument<Data>(kLabelsData, "The labels, as data.");
   const auto weights_data = optional_argument<Data>(kWeightsData, "The same as data.");
-  const auto loss_image = argument<ImagePtr>("loss_image", "Where the loss goes.");
+  const auto loss_image =
+      argument<ImagePtr>("loss_image", "The image that the loss is written to.");
   const auto made = [](const Given& given, const ImagePtr& labels, const ImagePtr& weights) {
     return std::make_shared<Labels>(
         given.get<Device>("device"),
@@ -161,7 +164,7 @@ ClassDescription loss_labels() {
       .text(
           "Data becomes images of float32. The form with a loss image is an addition of "
           "traingraph: the images of a batch may share one's memory.")
-      .function("loss_image", &Labels::loss_image, "Where the loss goes.")
+      .function("loss_image", &Labels::loss_image, "The image that the loss is written to.")
       .function(kLabelsImage, &Labels::labels_image, "The true values.")
       .optional_function(kWeightsImage, &Labels::weights_image, "The weights, or None.");
 }

@@ -46,8 +46,8 @@ std::vector<Argument> parameters_of(const NeuronName& name) {
   }
   if (name.type == NeuronType::kPReLU) {
     arguments.push_back(argument<std::vector<float>>("a", "The slopes, one per channel."));
-    arguments.push_back(
-        optional_argument<std::int64_t>("count", "How many of them; else all.", &kOneOrMore));
+    arguments.push_back(optional_argument<std::int64_t>(
+        "count", "The number of slopes; all of them without it.", &kOneOrMore));
   }
   return arguments;
 }

@@ -9,8 +9,7 @@ namespace {
 template <class T, class D>
 void describe_handle(D& described) {
   described
-      .settable("handle", &T::handle,
-                "What the program knows it by: text, or an object with label().")
+      .settable("handle", &T::handle, "The program's name for it: text, or an object with label().")
       .settable("export_from_graph", &T::export_from_graph, "Whether an encoding hands it out.")
       .settable("synchronize_resource", &T::synchronize_resource,
                 "Whether the host reads it after the run. Reading waits for the device here in any "
@@ -23,18 +22,18 @@ ClassDescription image_node() {
                                    "A place of an image: a graph's source, or what a node makes.");
   described
       .takes({argument<HandlePtr>("handle", nullptr,
-                                  "What the program knows it by: text, an object with label(), or "
+                                  "The program's name for it: text, an object with label(), or "
                                   "None.")})
       .made_of<HandlePtr>("A source of a graph.")
       .factory("exported_node", "One that an encoding hands out.",
-               {{argument<HandlePtr>("with_handle", "What the program knows it by.")}},
+               {{argument<HandlePtr>("with_handle", "The program's name for it.")}},
                [](const Given& given) {
                  auto node = std::make_shared<Node>(given.get<HandlePtr>("with_handle"));
                  node->export_from_graph = true;
                  return node;
                });
   describe_handle<Node>(described);
-  described.settable("format", &Node::format, "What its elements are; NONE: as the graph says.")
+  described.settable("format", &Node::format, "The format of its elements; NONE: the graph's.")
       .settable("stop_gradient", &Node::stop_gradient, "Whether a training graph ends here.")
       .settable(
           "image_allocator", &Node::image_allocator, &Node::set_image_allocator,
@@ -68,7 +67,7 @@ void describe_state_nodes(Classes& classes) {
       classes.end(),
       {base,
        state_node<NNGradientStateNode>("MPSNNGradientStateNode",
-                                       "What a gradient node needs to know of the forward one."),
+                                       "The state of a forward node that its gradient node reads."),
        state_node<Convolution, NNGradientStateNode>("MPSCNNConvolutionGradientStateNode",
                                                     "The same of a convolution."),
        state_node<CNNConvolutionTransposeGradientStateNode, Convolution>(
@@ -85,9 +84,9 @@ void describe_filter_nodes(Classes& classes) {
   classes.push_back(
       Describing<Node, Node>("MPSNNFilterNode",
                              "Images and states in, one image and perhaps a state out.")
-          .property("result_image", &Node::result_image, "What it makes.")
+          .property("result_image", &Node::result_image, "The image node of its result.")
           .optional_property("result_state", &Node::result_state,
-                             "What its gradient node needs, or None.")
+                             "The state node that its gradient node reads, or None.")
           .property("result_states", &Node::result_states,
                     "As a list: a concatenation has one for each source.")
           .settable("label", &Node::label, "A name for messages.")

@@ -89,7 +89,7 @@ void describe_local(Classes& classes, const LocalKind& kind) {
   number("beta", &P::beta, "The divisor's power.");
   number("delta", &P::delta, "The least divisor before its power.");
   if (kind.type == LocalNormalizationType::kLocalContrast) {
-    number("p0", &P::p0, "How much of the mean is taken away.");
+    number("p0", &P::p0, "The share of the mean that is subtracted.");
     number("pm", &P::pm, "Added to the result.");
     number("ps", &P::ps, "A factor of the result.");
   }
@@ -123,10 +123,10 @@ void describe_batch_normalization(Classes& classes) {
   auto described = describe_kernel<K, CNNKernel>(
       "MPSCNNBatchNormalization",
       "y = gamma (x - mean) / sqrt(variance + epsilon) + beta, then the fused neuron.");
-  described.argument("data_source", &K::data_source, "Where the numbers came from.")
+  described.argument("data_source", &K::data_source, "The data source of the parameters.")
       .optional_argument(kFusedNeuron, &K::fused_neuron_descriptor,
-                         "What is applied to the result.")
-      .property(kFusedNeuron, &K::fused_neuron_descriptor, "What is applied to the result.")
+                         "The neuron applied to the result.")
+      .property(kFusedNeuron, &K::fused_neuron_descriptor, "The neuron applied to the result.")
       .property("number_of_feature_channels", &K::number_of_feature_channels, "Channels.")
       .settable("epsilon", &K::epsilon, &K::set_epsilon, "Added to the variance.")
       .made_of<Device, CNNBatchNormalizationDataSourcePtr, NeuronDescriptor>(
@@ -138,7 +138,7 @@ void describe_batch_normalization(Classes& classes) {
           [](K& self, const CNNBatchNormalizationDataSourcePtr& source) { self.reload(source); },
           "Loads another data source of as many channels, when all runs that were committed "
           "are done; deprecated by Apple.",
-          {{"data_source", "Where the numbers come from then."}})
+          {{"data_source", "The new data source."}})
       .waits_first(idle)
       .function("reload_mean_and_variance_from_data_source",
                 &K::reload_mean_and_variance_from_data_source, kReloadText)
@@ -181,7 +181,7 @@ CNNGroupNormalizationDataSourcePtr groups_of(const CNNGroupNormalization& kernel
 template <class K, class SourcePtr, class Source>
 void describe_image_normalization(Classes& classes, const char* name, const char* where,
                                   Source source) {
-  constexpr const char* kSourceText = "Where gamma and beta came from.";
+  constexpr const char* kSourceText = "The data source of gamma and beta.";
   auto described = describe_kernel<K, CNNKernel>(
       name, std::string("gamma (x - mean) / sqrt(variance + epsilon) + beta over ") + where);
   described.kept_argument("data_source", source, kSourceText)
@@ -194,7 +194,7 @@ void describe_image_normalization(Classes& classes, const char* name, const char
     described
         .function("reload_data_source", &K::reload_data_source,
                   "Another data source. Errors: another number of channels.",
-                  {{"data_source", "Where gamma and beta come from then."}})
+                  {{"data_source", "The new data source of gamma and beta."}})
         .waits_first(idle);
   }
   classes.push_back(described);

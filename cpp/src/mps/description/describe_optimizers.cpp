@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* kLearningRate = "learning_rate";
 constexpr const char* kDescriptor = "optimizer_descriptor";
-constexpr const char* kDescriptorText = "What every optimizer has.";
+constexpr const char* kDescriptorText = "The numbers that all optimizers share.";
 constexpr const char* kDeviceText = "The device that runs it.";
 constexpr Range kTimeSteps{0, static_cast<double>(Optimizer::kMostTimeSteps - 1),
                            "from 0 to 2**53 - 1"};
@@ -22,7 +22,7 @@ NNRegularizationType regularization(const OptimizerDescriptor& descriptor) {
 ClassDescription optimizer_descriptor() {
   using D = NNOptimizerDescriptor;
   ClassDescription described =
-      Describing<D>("MPSNNOptimizerDescriptor", "What every optimizer has.")
+      Describing<D>("MPSNNOptimizerDescriptor", "The numbers that all optimizers share.")
           .settable_field(kLearningRate, &D::learning_rate,
                           "The length of a step: finite, also negative.", &kFinite)
           .required()
@@ -63,8 +63,8 @@ ClassDescription optimizer_descriptor() {
 
 // --- vectors -------------------------------------------------------------------------------------
 
-constexpr const char* kVectorsText = "How many rows: one.";
-constexpr const char* kBytesText = "Of the row. Units: bytes.";
+constexpr const char* kVectorsText = "The number of rows: one.";
+constexpr const char* kBytesText = "The size of the row. Units: bytes.";
 
 VectorDescriptor descriptor_of(const Vector& vector) {
   return {vector.length(), {vector.data_type()}};
@@ -147,7 +147,7 @@ NNOptimizerDescriptor whole_descriptor(const NNOptimizer& kernel) {
 ClassDescription gradient_descent() {
   using K = NNOptimizerStochasticGradientDescent;
   constexpr const char* kMomentum = "momentum_scale";
-  constexpr const char* kMomentumText = "What stays of the momentum.";
+  constexpr const char* kMomentumText = "The decay rate of the momentum.";
   constexpr const char* kOldSpelling = "use_nestrov_momentum";
   constexpr const char* kOldSpellingText = "The same, in Apple's deprecated spelling.";
   return describe_optimizer<K>(
@@ -180,7 +180,7 @@ ClassDescription rms_prop() {
   return describe_optimizer<K>("MPSNNOptimizerRMSProp",
                                "s = decay s + (1 - decay) g^2, w -= lr g / (sqrt(s) + epsilon).",
                                0.9, 1e-8f)
-      .argument("decay", &K::decay, "What stays of the sum of squares.")
+      .argument("decay", &K::decay, "The decay rate of the mean of squares.")
       .in(kShare)
       .argument("epsilon", &K::epsilon, kEpsilonText)
       .in(kNotNegative)
@@ -194,13 +194,14 @@ ClassDescription rms_prop() {
 ClassDescription adam() {
   using K = NNOptimizerAdam;
   constexpr const char* kTimeStep = "time_step";
-  constexpr const char* kTimeStepText = "Of the last encoding; the next one uses one more.";
+  constexpr const char* kTimeStepText =
+      "The time step of the last encoding; the next one uses one more.";
   return describe_optimizer<K>("MPSNNOptimizerAdam",
                                "w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).",
                                0.9, 0.999, 1e-8f, 0)
-      .argument("beta1", &K::beta1, "What stays of the momentum.")
+      .argument("beta1", &K::beta1, "The decay rate of the momentum.")
       .in(kShareBelowOne)
-      .argument("beta2", &K::beta2, "What stays of the velocity.")
+      .argument("beta2", &K::beta2, "The decay rate of the velocity.")
       .in(kShareBelowOne)
       .argument("epsilon", &K::epsilon, kEpsilonText)
       .in(kNotNegative)

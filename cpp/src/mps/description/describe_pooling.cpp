@@ -112,7 +112,7 @@ void describe_kind(Classes& classes, const PoolingKind& kind) {
                           "begins at offset - floor(extent / 2) + stride i.");
   if (kind.type == CNNPoolingType::kAverage) {
     constexpr const char* kZeros =
-        "So many zeros on either side of the image are counted with edge mode CLAMP.";
+        "The zeros on either side of the image that an average counts with edge mode CLAMP.";
     described
         .settable(
             "zero_pad_size_x", [](const K& kernel) { return kernel.window().zero_pad_x; },

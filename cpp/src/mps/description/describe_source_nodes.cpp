@@ -39,7 +39,7 @@ void describe_convolutions(Classes& classes) {
       {convolution<Node, NNFilterNode>("MPSCNNConvolutionNode", "MPSCNNConvolution in a graph.")
            .settable("training_style", &Node::training_style, kTrainingStyle)
            .property("convolution_gradient_state", &Node::convolution_gradient_state,
-                     "What the gradient node needs."),
+                     "The state that the gradient node reads."),
        convolution<CNNFullyConnectedNode, Node>("MPSCNNFullyConnectedNode",
                                                 "MPSCNNFullyConnected in a graph."),
        convolution_gradient<Gradient, NNGradientFilterNode>("MPSCNNConvolutionGradientNode", kBoth)
@@ -54,8 +54,9 @@ void describe_convolutions(Classes& classes) {
       DescribingNode<Transpose, Node>("MPSCNNConvolutionTransposeNode",
                                       "MPSCNNConvolutionTranspose in a graph.")
           .takes({source_argument(),
-                  optional_argument<NNStateNodePtr>("convolution_gradient_state",
-                                                    "Of the convolution that it mirrors."),
+                  optional_argument<NNStateNodePtr>(
+                      "convolution_gradient_state",
+                      "The gradient state of the convolution that it transposes."),
                   argument<Weights>("weights", "An MPSCNNConvolutionDataSource.")})
           .made_of<NNImageNodePtr, NNStateNodePtr, Weights>(
               "Mirrors the convolution of that state, or one with the padding policy.")

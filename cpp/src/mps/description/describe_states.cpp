@@ -113,8 +113,8 @@ void describe_normalization_states(Classes& classes) {
           .function("reset", &S::reset, "Forgets what was accumulated.")
           .function("gamma", &S::gamma, "The kernel's factors.")
           .function("beta", &S::beta, "The kernel's terms.")
-          .function("mean", &S::mean, "Of the batch.")
-          .function("variance", &S::variance, "Of the batch, biased.")
+          .function("mean", &S::mean, "The mean of the batch.")
+          .function("variance", &S::variance, "The biased variance of the batch.")
           .function("gradient_for_gamma", &S::gradient_for_gamma,
                     "Sum of g x^, or None before the statistics gradient was encoded.")
           .function("gradient_for_beta", &S::gradient_for_beta,

@@ -65,7 +65,7 @@ Coordinate strides_of(const DropoutParameters& p) {
 template <class T, class Parent>
 void describe_dropout(DescribingNode<T, Parent>& described) {
   parameter(described, "keep_probability", &DropoutParameters::keep_probability,
-            "What part of the elements stays.")
+            "The share of elements that is kept.")
       .in(kProbability);
   parameter(described, "seed", &DropoutParameters::seed, "The seed of the masks.");
   parameter(described, "mask_stride_in_pixels", strides_of,
@@ -77,7 +77,7 @@ void describe_dropout_nodes(Classes& classes) {
   const NodeRow<DropoutParameters>& row = kDropoutNodes[0];
   auto forward = forward_node(
       row, "MPSCNNDropout in a graph.", "Each encoding has another mask.",
-      {argument("keep_probability", 0.5f, "What part of the elements stays.", &kProbability),
+      {argument("keep_probability", 0.5f, "The share of elements that is kept.", &kProbability),
        argument("seed", std::uint64_t{0}, "The seed of the masks."),
        argument("mask_stride_in_pixels", Coordinate{1, 1, 1},
                 "(width, height, depth); 0: one decision for all elements along the axis.",

@@ -44,7 +44,7 @@ void describe_size(D& described, const char* name, Get get, const char* text) {
 template <class D, class K>
 void describe_source(D& described, const K*) {
   describe_size(described, "groups", &CNNConvolutionDescriptor::groups, "Of channels.");
-  described.property("data_source", &K::data_source, "Where the weights came from.");
+  described.property("data_source", &K::data_source, "The data source of the weights.");
 }
 
 template <class D>
@@ -63,7 +63,7 @@ void describe_reloads(D& described) {
   std::vector<std::vector<Argument>> forms = {
       {argument<CommandBufferPtr>("command_buffer", kCommandBufferText),
        argument<StatePtr>("state", "The new weights and biases.")}};
-  if (has_other) forms.push_back({argument<Source>(kOtherSource, "Where they come from then.")});
+  if (has_other) forms.push_back({argument<Source>(kOtherSource, "The new data source.")});
   described
       .function("reload_weights_and_biases_from_data_source",
                 &K::reload_weights_and_biases_from_data_source, kReloadText)
@@ -94,7 +94,7 @@ void describe_export(D& described) {
       [](K& self, CommandBuffer& buffer, bool) { return self.export_weights_and_biases(buffer); },
       "Encodes a copy of the weights into a new permanent state.",
       {{"command_buffer", kCommandBufferText},
-       {"result_state_can_be_temporary", "It is permanent in any case.", false}});
+       {"result_state_can_be_temporary", "Has no effect: the state is permanent.", false}});
 }
 
 // Of a forward kernel.
@@ -118,9 +118,9 @@ Describing<K, Kernel, CNNGradientKernel> describe_gradient(const char* name, con
       name, summary, "Loads the weights, which must equal the forward kernel's.");
   describe_source(described, static_cast<const K*>(nullptr));
   describe_size(described, "source_gradient_feature_channels", &C::output_feature_channels,
-                "Of the gradient that comes in.");
+                "The number of channels of the incoming gradient.");
   describe_size(described, "source_image_feature_channels", &C::input_feature_channels,
-                "Of the forward source.");
+                "The number of channels of the forward source.");
   described.settable("gradient_option", &K::gradient_option, &K::set_gradient_option,
                      "Which gradients are computed.");
   describe_reloads<K>(described);
@@ -159,14 +159,14 @@ void describe_convolution(Classes& classes) {
   describe_arrays(described);
   describe_channels_of(described, static_cast<const K*>(nullptr));
   describe_size(described, "fused_neuron_descriptor", &C::fused_neuron_descriptor,
-                "What is applied to the result.");
+                "The neuron applied to the result.");
   describe_size(described, "sub_pixel_scale_factor", &C::sub_pixel_scale_factor,
                 "Rows and columns of the blocks of pixels that result channels become.");
   describe_channel_multiplier(described);
   described
       .property(
           "neuron_type", [](const K& kernel) { return neuron_of(kernel).type; },
-          "Of the fused neuron.")
+          "The type of the fused neuron.")
       .optional_property(
           "neuron",
           [](const K& kernel) -> std::shared_ptr<CNNNeuron> {
@@ -178,7 +178,7 @@ void describe_convolution(Classes& classes) {
   const auto parameter = [&](const char* name, float NeuronDescriptor::* member) {
     described.property(
         name, [member](const K& kernel) { return neuron_of(kernel).*member; },
-        "Of the fused neuron.");
+        "A parameter of the fused neuron.");
   };
   parameter("neuron_parameter_a", &NeuronDescriptor::a);
   parameter("neuron_parameter_b", &NeuronDescriptor::b);

@@ -113,7 +113,7 @@ void describe_local_window(DescribingNode<T, Parent>& described) {
 }
 template <class T, class Parent>
 void describe_contrast(DescribingNode<T, Parent>& described) {
-  settable_parameter(described, "p0", &Local::p0, "How much of the mean is taken away.")
+  settable_parameter(described, "p0", &Local::p0, "The share of the mean that is subtracted.")
       .in(kFinite);
   settable_parameter(described, "pm", &Local::pm, "Added to the result.").in(kFinite);
   settable_parameter(described, "ps", &Local::ps, "A factor of the result.").in(kFinite);

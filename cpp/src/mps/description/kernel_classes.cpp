@@ -16,7 +16,7 @@ constexpr const char* kErrors =
 // Of every class that has another form.
 Form coder_form(const std::string& kind) {
   return {{argument<std::shared_ptr<const Coder>>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
-           optional_argument<Device>("device", "Where it runs; else the coder's.")},
+           optional_argument<Device>("device", "The device; without it the coder's.")},
           [kind](const Given& given) {
             const std::any* const device = given.find("device");
             return std::any(kernel_with_coder(
