@@ -1,5 +1,6 @@
 """The pages of docs/ say what happens: their Python blocks run, their names exist."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -289,6 +290,26 @@ def test_environment_variables_and_options_are_those_of_the_page() -> None:
     cmake = (ROOT / "CMakeLists.txt").read_text()
     declared = re.findall(r"^(?:option\((\w+)|set\((TRAINGRAPH_\w+) .*CACHE)", cmake, re.MULTILINE)
     assert first_column(options) == {one or other for one, other in declared}
+
+
+def test_presets_are_those_of_contributing_and_set_options_that_exist() -> None:
+    presets = json.loads((ROOT / "CMakePresets.json").read_text())
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    cmake = (ROOT / "CMakeLists.txt").read_text()
+    for preset in presets["configurePresets"]:
+        if not preset.get("hidden"):
+            assert f"`{preset['name']}`" in page or f"--preset {preset['name']}" in page
+        for name in preset.get("cacheVariables", {}):
+            assert name.startswith("CMAKE_") or re.search(rf"(option|set)\({name}\b", cmake), name
+    names = {preset["name"] for preset in presets["configurePresets"]}
+    scripts = [*(ROOT / "tests").glob("*.sh"), ROOT / "CONTRIBUTING.md"]
+    used = {
+        name for path in scripts for name in re.findall(r"--preset (\w[\w-]*)", path.read_text())
+    }
+    assert {"dev", "tidy", "unity-off"} <= used <= names
+    assert {"asan", "tsan"} <= set(
+        re.findall(r"preset=(\w+)", (ROOT / "tests/sanitize.sh").read_text())
+    )
 
 
 # --- the classes of MPS --------------------------------------------------------------------------

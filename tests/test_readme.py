@@ -41,9 +41,9 @@ def test_the_version_and_the_licence_are_those_of_the_package() -> None:
 
 
 def test_the_first_screen_says_for_whom_it_is() -> None:
-    """In 27 lines: what it is, when to use it and when not, and where to begin."""
+    """In 25 lines: what it is, when to use it and when not, and where to begin."""
     before = README[: README.index("```")]
-    assert len(before.splitlines()) <= 27
+    assert len(before.splitlines()) <= 25
     assert before.index("**Use it if**") < before.index("**Don't use it if**")
     assert all(f"docs/{page}.md" in before for page in ("quickstart", "install", "recipes"))
 
