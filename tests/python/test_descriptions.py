@@ -123,7 +123,7 @@ def test_errors_of_optimizers_are_stated(name: str) -> None:
 
 def test_ranges_are_stated() -> None:
     document = tg.MLCAdamOptimizer.__init__.__doc__
-    assert "* beta1: What the first moment keeps. Range: from 0 to less than 1." in document
+    assert "* beta1: The decay rate of the first moment. Range: from 0 to less than 1." in document
     assert (
         "* gradient_clip_max: The largest element, BY_VALUE; may be infinite. Range: a number."
         in document
