@@ -18,7 +18,8 @@ class Progress:
     def show(self, epoch: int, steps: int, of_steps: int, loss: float) -> None:
         if epoch not in self.bars:
             self.close()
-            self.bars[epoch] = self.tqdm(total=of_steps, desc=f"epoch {epoch}/{self.epochs}")
+            total = of_steps or None  # not known before the first epoch of batches is over
+            self.bars[epoch] = self.tqdm(total=total, desc=f"epoch {epoch}/{self.epochs}")
         bar = self.bars[epoch]
         bar.set_postfix(loss=f"{loss:.4g}", refresh=False)
         bar.update(steps - bar.n)

@@ -112,7 +112,7 @@ NOT_DRAWN = {
     **dict.fromkeys(["MPSCNNConvolutionDataSource", "MPSCNNBatchNormalizationDataSource",
                      "MPSCNNGroupNormalizationDataSource", "MPSCNNInstanceNormalizationDataSource"],
                     "what the user's sources begin from: Source and Channels stand for them"),
-    **dict.fromkeys(["RateSchedule", "EarlyStopping", "CSVLog"],
+    **dict.fromkeys(["RateSchedule", "EarlyStopping", "CSVLog", "Checkpoint"],
                     "given to a fit, which no program has"),
     **dict.fromkeys(["MTLOrigin", "MTLRegion", "MTLSize"], "tuples: drawn as arguments"),
     **dict.fromkeys(["MPSKeyedUnarchiver", "NSKeyedArchiver"], "the target `archives`"),

@@ -284,6 +284,7 @@ def test_what_a_callback_raises_ends_the_fit_with_the_epochs() -> None:
         classifier().fit(*TRAINED, epochs=5, callbacks=[fails], validation=KEPT)
     assert [epoch.number for epoch in error.value.epochs] == [1, 2]
     assert all(epoch.validation is not None for epoch in error.value.epochs)
+    assert error.traceback[-1].name == "fails"  # the line that has raised it
 
 
 def test_rows_of_a_file_are_the_epochs(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ struct TRAINGRAPH_API Epoch {
   int number = 0;          // from 1, or from the fit's first epoch
   double loss = 0;         // what the loss's reduction gives over the whole epoch; none: the mean
   std::int64_t steps = 0;  // batches
-  double seconds = 0;      // of its steps
+  double seconds = 0;      // of its steps; where a fit goes on in an epoch, of the rest
   std::optional<std::uint64_t> shuffle_seed;  // what the order followed from; none: as given
   double learning_rate = 0;                   // of its last step
   std::optional<Evaluation> validation;       // after it, where the fit was given samples for it
@@ -91,6 +91,16 @@ struct TRAINGRAPH_API FitArguments {
   std::vector<FitCallbackPtr> callbacks = {};
   // After each step that is known to be done.
   std::function<void(const FitProgress&)> on_step = {};
+  // A checkpoint that was saved within such a fit: loaded, and the fit goes on from there. A file
+  // that is not there yet begins the fit. Empty: goes on from where the graph stands in a fit that
+  // has not ended. Its learning rate goes before the optimizer's.
+  std::optional<std::string> resume = {};
+  // Instead of the arrays above: fills the batch of this number, from 0, of this epoch, and returns
+  // false where the epoch is over before it. Called in order, by a thread of its own, ahead of the
+  // steps; what it fills in is copied there. A fit that goes on in an epoch leaves out those that
+  // have trained.
+  std::function<bool(int epoch, std::int64_t number, SampleData& batch)> next_batch = {};
+  std::int64_t batch_count = 0;  // of an epoch of next_batch, for on_step; 0: not known
   // Told of the first loss of an epoch that is not finite; none: that raises NumericError.
   std::function<void(const std::string&)> on_nonfinite = {};
 };

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -28,6 +29,8 @@ struct FitArguments;
 // Tensors by the names they are fed and read under.
 using NamedTensors = std::vector<std::pair<std::string, TensorPtr>>;
 using NamedData = std::vector<std::pair<std::string, TensorData>>;
+// Texts that a file has beside its tensors.
+using Metadata = std::map<std::string, std::string>;
 
 // (result, error, seconds). The result is null and the error is set after a failure.
 using CompletionHandler = std::function<void(TensorPtr, std::exception_ptr, double)>;
@@ -146,13 +149,15 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // <position of the layer>.<label>.<parameter> or tensor.<label>; each tensor once.
   NamedTensors named_parameters() const;
   // Writes a checkpoint in the safetensors format, atomically: the parameters, and for a training
-  // graph the optimizer's buffers, its time step, the random state and a step of micro-batches that
-  // has begun, all as they are after what was submitted before. Raises FileError.
-  void save(const std::string& path) const;
-  // Takes a checkpoint of such a graph, after what was submitted before. Raises FileError, or
-  // InvalidArgument that lists every difference, and then changes nothing.
-  void load(const std::string& path);
-  // What save writes and load reads, as arrays.
+  // graph the optimizer's buffers, its time step, the random state, a step of micro-batches that
+  // has begun, and where a fit stands that has not ended, all as they are after what was submitted
+  // before. Raises FileError, InvalidArgument for metadata named format, version or optimizer.
+  void save(const std::string& path, const Metadata& metadata = {}) const;
+  // Takes a checkpoint of such a graph, after what was submitted before, and returns its metadata
+  // without the library's. Raises FileError, or InvalidArgument that lists every difference, and
+  // then changes nothing.
+  Metadata load(const std::string& path);
+  // What save writes and load reads, as arrays; without a fit.
   NamedData copy_state() const;
   void load_state(const NamedData& values);
   // Bytes of saved, gradient, transient and workspace memory; known after compile.

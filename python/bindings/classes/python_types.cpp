@@ -128,6 +128,16 @@ Metrics to_metrics(py::handle given, const Where& where) {
   return metrics;
 }
 
+Metadata to_metadata(py::handle given, const Where& where) {
+  if (!py::isinstance<py::dict>(given)) refuse(where, given);
+  Metadata metadata;
+  for (const auto& [name, text] : py::reinterpret_borrow<py::dict>(given)) {
+    const std::string key = to_text(name, where);
+    metadata[key] = to_text(text, {where.subject, where.name + "['" + key + "']", "a text"});
+  }
+  return metadata;
+}
+
 }  // namespace
 
 void remember_plain_types() {
@@ -205,6 +215,14 @@ void remember_plain_types() {
       "collections.abc.Mapping[str, numpy.typing.ArrayLike]", "dict[str, float | numpy.ndarray]",
       [](py::handle value, const Where& where) { return to_metrics(value, where); },
       [](const Metrics& metrics) { return from_metrics(metrics); });
+  remember<Metadata>(
+      "collections.abc.Mapping[str, str]", "dict[str, str]",
+      [](py::handle value, const Where& where) { return to_metadata(value, where); },
+      [](const Metadata& metadata) {
+        py::dict result;
+        for (const auto& [name, text] : metadata) result[py::str(name)] = py::str(text);
+        return result;
+      });
   remember_list<RateSchedule>("RateSchedule");
   remember_list<MemoryPlan::Entry>("MemoryPlan.Entry");
   remember_list<Profile::Entry>("Profile.Entry");

@@ -156,7 +156,9 @@ void set_python_error(const std::exception_ptr& error) {
 
 py::object to_python(const std::exception_ptr& error) {
   set_python_error(error);
-  py::error_already_set raised;
+  const py::error_already_set raised;
+  // Else whoever raises the object again has lost the lines that it came from.
+  if (raised.trace()) PyException_SetTraceback(raised.value().ptr(), raised.trace().ptr());
   return raised.value();
 }
 

@@ -85,7 +85,7 @@ void bind_records(py::module_& module) {
                           Epoch::class_description, RateSchedule::class_description,
                           GradientRow::class_description, GradientCheck::class_description});
   bind_all<FitCallback>(module, {FitCallback::class_description, EarlyStopping::class_description,
-                                 CSVLog::class_description});
+                                 CSVLog::class_description, Checkpoint::class_description});
 }
 
 void bind_graphs(py::module_& module) {

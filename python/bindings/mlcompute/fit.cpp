@@ -11,6 +11,7 @@
 #include "convert/enums.h"
 #include "convert/errors.h"
 #include "convert/names.h"
+#include "convert/saved_arrays.h"
 #include "mlcompute/fit.h"
 
 namespace traingraph::python {
@@ -115,10 +116,18 @@ FitCallbackPtr to_callback(py::handle value, const Where& where) {
   return std::make_shared<CalledBack>(value);
 }
 
-// (inputs, labels) or (inputs, labels, label_weights).
-std::optional<SampleData> to_validation(const TrainingGraph& graph, py::handle value,
-                                        const Where& where) {
-  if (value.is_none()) return std::nullopt;
+// What a fit is fed, as it was declared.
+struct Declared {
+  explicit Declared(const TrainingGraph& graph)
+      : inputs(graph.inputs()),
+        loss_labels(graph.loss_labels()),
+        loss_label_weights(graph.loss_label_weights()) {}
+  NamedTensors inputs, loss_labels, loss_label_weights;
+};
+
+// (inputs, labels) or (inputs, labels, label_weights). `of`: "validation's ".
+SampleData to_samples(const Declared& declared, py::handle value, const Where& where,
+                      const std::string& of) {
   const bool is_sequence = py::isinstance<py::tuple>(value) || py::isinstance<py::list>(value);
   const std::size_t count = is_sequence ? py::len(value) : 0;
   if (count != 2 && count != 3) {
@@ -128,15 +137,80 @@ std::optional<SampleData> to_validation(const TrainingGraph& graph, py::handle v
         (is_sequence ? std::to_string(count) + " items" : "'" + type_name(value) + "'"));
   }
   const py::sequence items = py::reinterpret_borrow<py::sequence>(value);
-  const Where inner = where;
   SampleData data;
-  data.inputs = samples(items[0], graph.inputs(), inner, "validation's input");
-  data.loss_labels = samples(items[1], graph.loss_labels(), inner, "validation's loss label");
+  data.inputs = samples(items[0], declared.inputs, where, (of + "input").c_str());
+  data.loss_labels = samples(items[1], declared.loss_labels, where, (of + "loss label").c_str());
   if (count == 3) {
     data.loss_label_weights =
-        samples(items[2], graph.loss_label_weights(), inner, "validation's loss label weight");
+        samples(items[2], declared.loss_label_weights, where, (of + "loss label weight").c_str());
   }
   return data;
+}
+
+std::optional<SampleData> to_validation(const TrainingGraph& graph, py::handle value,
+                                        const Where& where) {
+  if (value.is_none()) return std::nullopt;
+  return to_samples(Declared(graph), value, where, "validation's ");
+}
+
+// An iterable of batches, asked by a thread of the core.
+class Iteration {
+ public:
+  Iteration(const TrainingGraph& graph, py::object batches, Where where)
+      : declared_(graph), batches_(std::move(batches)), where_(std::move(where)) {}
+
+  bool next(int epoch, std::int64_t number, SampleData& batch) {
+    const HeldGil held;
+    if (number == 0) {
+      if (py::hasattr(batches_, "set_epoch")) batches_.attr("set_epoch")(epoch);
+      iterator_ = py::iter(batches_);
+    }
+    const auto item = py::reinterpret_steal<py::object>(PyIter_Next(iterator_.ptr()));
+    if (!item) {
+      if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+      return false;
+    }
+    batch = to_samples(declared_, item, where_, "");
+    return true;
+  }
+
+ private:
+  Declared declared_;
+  py::object batches_;
+  py::object iterator_;
+  Where where_;
+};
+
+// The last to let it go may be that thread.
+void destroy(Iteration* iteration) {
+  if (PyGILState_Check() != 0) {
+    delete iteration;
+    return;
+  }
+  const HeldGil held;
+  delete iteration;
+}
+
+void take_batches(const TrainingGraph& graph, const Arguments& given, FitArguments& arguments) {
+  const py::object batches = given["batches"];
+  const Where where = given.where("batches");
+  if (batches.is_none()) {
+    if (!given["inputs"].is_none()) return;
+    throw InvalidArgument("[" + where.subject + "] expected inputs, or batches, but got neither");
+  }
+  if (!py::hasattr(batches, "__iter__")) {
+    throw DataTypeError("[" + where.subject +
+                        "] expected batches: an iterable of (inputs, labels) "
+                        "or (inputs, labels, label_weights) but got '" +
+                        type_name(batches) + "'");
+  }
+  const std::shared_ptr<Iteration> iteration(new Iteration(graph, batches, where), destroy);
+  arguments.next_batch = [iteration](int epoch, std::int64_t number, SampleData& batch) {
+    return iteration->next(epoch, number, batch);
+  };
+  if (py::hasattr(batches, "__len__")) {
+    arguments.batch_count = static_cast<std::int64_t>(py::len(batches));
+  }
 }
 
 std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
@@ -150,6 +224,12 @@ std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
                                Where{"MLCTrainingGraph.fit", "the rate of schedule", "a number"});
       },
       type_name(value));
+}
+
+// A path, or whether to go on from where the graph stands.
+std::optional<std::string> to_resume(py::handle value, const Where& where) {
+  if (value.is_none() || value.ptr() == Py_False) return std::nullopt;
+  return value.ptr() == Py_True ? std::string() : to_path(value, where);
 }
 
 // What tqdm draws while a fit runs.
@@ -188,6 +268,7 @@ bool warns(const std::string& what, const Where& where) {
 
 std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   FitArguments arguments = arguments_of(self, given);
+  take_batches(self, given, arguments);
   arguments.epochs = given.get<int>("epochs");
   arguments.first_epoch = given.get<int>("first_epoch");
   arguments.options = given.get<ExecutionOptions>("options");
@@ -204,6 +285,7 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   if (!on_epoch.is_none()) {
     arguments.callbacks.push_back(to_callback(on_epoch, given.where("on_epoch")));
   }
+  arguments.resume = to_resume(given["resume"], given.where("resume"));
   if (warns(given.get<std::string>("on_nonfinite"), given.where("on_nonfinite"))) {
     arguments.on_nonfinite = [](const std::string& text) {
       const HeldGil held;
@@ -232,7 +314,6 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
 }
 
 constexpr const char* kSampleForms =
-    "inputs: Mapping[str, ArrayLike] | ArrayLike, "
     "labels: Mapping[str, ArrayLike] | ArrayLike | None "
     "= None, label_weights: Mapping[str, ArrayLike] | "
     "ArrayLike | None = None, batch_size: int = 0";
@@ -267,23 +348,30 @@ void add_fit(const py::module_& module) {
   auto cls = described<TrainingGraph>(module, "MLCTrainingGraph");
   def_method(
       cls, "fit", "list[Epoch]",
-      {std::string(kSampleForms) +
+      {"inputs: Mapping[str, ArrayLike] | ArrayLike | None = None, " + std::string(kSampleForms) +
        ", epochs: int = 1, shuffle: bool = True, shuffle_seed: int | None = None, on_epoch: "
        "Callable[[Epoch], bool | None] | None = None, "
        "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE, "
        "validation: tuple[Any, ...] | None = None, metrics: Sequence[str] = (), "
        "schedule: RateSchedule | Callable[[int], float] | None = None, "
        "callbacks: Sequence[FitCallback | Callable[[Epoch], bool | None]] = (), "
-       "progress: bool = False, first_epoch: int = 1, on_nonfinite: str = 'raise'"},
+       "progress: bool = False, first_epoch: int = 1, on_nonfinite: str = 'raise', "
+       "resume: str | os.PathLike[str] | bool = False, "
+       "batches: Iterable[tuple[Any, ...]] | None = None"},
       "Trains over all samples batch by batch; the last batch may be smaller. Shapes: samples on "
-      "axis 0. Each epoch has another order, unless shuffle is False. It follows from shuffle_seed "
+      "axis 0. batches, instead of arrays: an iterable of (inputs, labels) or (inputs, labels, "
+      "label_weights), begun anew in each epoch and run by a thread of its own, ahead of the "
+      "steps. Each epoch has another order, unless shuffle is False. It follows from shuffle_seed "
       "and the epoch's number; without one from the graph's seed and its count of forward passes, "
       "so that a training resumed after an epoch goes on with the order that it would have had. "
       "Epochs are those from first_epoch to epochs. validation: (inputs, labels) or (inputs, "
       "labels, label_weights), evaluated after each epoch, with the metrics: accuracy, top_<k>, "
       "mean_absolute_error, mean_squared_error, auc, confusion_matrix. schedule sets the rate of "
       "each step. callbacks and on_epoch are asked after each epoch; one that returns False ends "
-      "the training. progress draws with tqdm. options: CHECK_NUMERICS stops at the first NaN or "
+      "the training. progress draws with tqdm. resume goes on "
+      "with a fit that has not ended: from a checkpoint that was saved within it, if the file is "
+      "there, or, for True, from where the graph stands. options: CHECK_NUMERICS stops at the "
+      "first NaN or "
       "infinity. Errors: ValueError, TypeError for samples that do not fit, before the first "
       "batch; NumericError after a step whose loss is not finite, or a warning for "
       "on_nonfinite='warn'; what ends a fit has the epochs so far as `epochs` and names the step, "
@@ -291,7 +379,9 @@ void add_fit(const py::module_& module) {
       [](TrainingGraph& self, const Arguments& arguments) { return fit(self, arguments); },
       Signature::Kind::kPairMethod);
   def_method(
-      cls, "evaluate", "Evaluation", {std::string(kSampleForms) + ", metrics: Sequence[str] = ()"},
+      cls, "evaluate", "Evaluation",
+      {"inputs: Mapping[str, ArrayLike] | ArrayLike, " + std::string(kSampleForms) +
+       ", metrics: Sequence[str] = ()"},
       "Loss, accuracy and the metrics over all samples, in inference mode: accuracy, top_<k>, "
       "mean_absolute_error, mean_squared_error, auc, confusion_matrix. Errors: ValueError for "
       "another name, or one that does not go with the loss.",

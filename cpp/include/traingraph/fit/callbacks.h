@@ -23,6 +23,11 @@ class TRAINGRAPH_API FitCallback {
   virtual bool after_epoch(TrainingGraph& graph, const Epoch& epoch) = 0;
   // After the last epoch of a fit, unless an error ended it.
   virtual void end(TrainingGraph& graph);
+  // What it remembers from epoch to epoch, by name: checkpoints hold it.
+  virtual NamedData copy_state() const;
+  // Instead of begin where a fit goes on: with what it remembered there, and the epoch that it
+  // hears of next. Raises InvalidArgument for the state of another callback.
+  virtual void resume(TrainingGraph& graph, int epoch, const NamedData& state);
   static const ClassDescription& class_description();
 
  protected:
@@ -43,6 +48,8 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
   void begin(TrainingGraph& graph) override;
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
   void end(TrainingGraph& graph) override;
+  NamedData copy_state() const override;
+  void resume(TrainingGraph& graph, int epoch, const NamedData& state) override;
   std::int64_t patience() const { return patience_; }
   double min_delta() const { return min_delta_; }
   const std::string& monitor() const { return monitor_; }
@@ -72,6 +79,8 @@ class TRAINGRAPH_API CSVLog final : public FitCallback {
   void begin(TrainingGraph& graph) override;
   // Raises FileError.
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  // Rows of this epoch and later ones are taken out of the file.
+  void resume(TrainingGraph& graph, int epoch, const NamedData& state) override;
   const std::string& path() const { return path_; }
   bool appends() const { return appends_; }
   static const ClassDescription& class_description();
@@ -80,6 +89,29 @@ class TRAINGRAPH_API CSVLog final : public FitCallback {
   std::string path_;
   bool appends_;
   bool has_header_ = false;
+};
+
+// Saves the graph with the place of the fit: after each epoch, when all callbacks have heard of it,
+// and with `every_steps` above 0 after each so many steps of an epoch. A fit that is given the
+// file as FitArguments::resume goes on from there, to the same bits.
+class TRAINGRAPH_API Checkpoint final : public FitCallback {
+ public:
+  explicit Checkpoint(std::string path, std::int64_t every_steps = 0, Metadata metadata = {});
+  bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  // By the fit. Raises FileError.
+  void save(const TrainingGraph& graph) const { graph.save(path_, metadata_); }
+  bool is_due_after(std::int64_t steps) const {
+    return every_steps_ > 0 && steps % every_steps_ == 0;
+  }
+  const std::string& path() const { return path_; }
+  std::int64_t every_steps() const { return every_steps_; }
+  const Metadata& metadata() const { return metadata_; }
+  static const ClassDescription& class_description();
+
+ private:
+  std::string path_;
+  std::int64_t every_steps_;
+  Metadata metadata_;
 };
 
 }  // namespace traingraph

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <set>
@@ -12,6 +13,7 @@
 #include <traingraph/graph.h>
 
 #include "graph/checkpoint/checkpoint_contents.h"
+#include "graph/checkpoint/fit_entries.h"
 #include "graph/checkpoint/safetensors.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/lowering/lowering.h"
@@ -101,7 +103,7 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
 // --- in ------------------------------------------------------------------------------------------
 
 bool is_of_training(const std::string& name) {
-  return name.starts_with(kOfOptimizer) || name.starts_with(kOfState);
+  return name.starts_with(kOfOptimizer) || name.starts_with(kOfState) || name.starts_with(kOfFit);
 }
 
 // Values by name, and how their types are called where they come from.
@@ -325,6 +327,7 @@ void replace_begun_step(const Contents& contents, const Values& values, GraphSta
 
 void replace(const Contents& contents, const Values& values, GraphState& state) {
   if (state.training) give_up_step(values, state);
+  state.fit_place->set(nullptr);
   for (const auto& [name, tensor] : contents.parameters) {
     replace_data(*tensor, values.at(name));
     const std::lock_guard lock(structure());
@@ -373,6 +376,26 @@ void take(Values& values, GraphState& state) {
   run_between(state, [&] { replace(contents, values, state); });
 }
 
+// Of a fit that has not ended, unless the graph has gone on since.
+void add_fit_place(const GraphState& state, NamedData& saved) {
+  const FitPlacePtr place = state.fit_place->get();
+  if (place == nullptr) return;
+  const auto number = [&saved](const char* name) {
+    const auto found = std::ranges::find(saved, name, &NamedData::value_type::first);
+    std::int64_t value = 0;
+    if (found != saved.end()) std::memcpy(&value, found->second.bytes, sizeof value);
+    return value;
+  };
+  const std::int64_t passes =
+      passes_of(number(kForwardCount), state.micro_batches, number(kSummed));
+  if (passes == place->passes) std::ranges::move(entries_of(*place), std::back_inserter(saved));
+}
+
+// What save() writes beside the user's.
+bool is_own(const std::string& key) {
+  return key == "format" || key == "version" || key == "optimizer";
+}
+
 }  // namespace
 
 NamedTensors ExecutableGraph::named_parameters() const {
@@ -386,19 +409,51 @@ NamedData ExecutableGraph::copy_state() const {
   return result;
 }
 
-void ExecutableGraph::save(const std::string& path) const {
-  std::map<std::string, std::string> metadata{{"format", "traingraph"},
-                                              {"version", Platform::version()}};
+void ExecutableGraph::save(const std::string& path, const Metadata& given) const {
+  Metadata metadata{{"format", "traingraph"}, {"version", Platform::version()}};
   const OptimizerPtr optimizer = state_->snapshot()->optimizer;
   if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
-  write_safetensors(path, copy_state(), metadata);
+  for (const auto& [key, value] : given) {
+    if (is_own(key)) {
+      throw InvalidArgument(
+          "[save] expected metadata of other names than format, version and "
+          "optimizer, which the library writes, but got '" +
+          key + "'");
+    }
+    metadata[key] = value;
+  }
+  const Contents contents = contents_of(*state_->snapshot(), state_->training);
+  NamedData tensors;
+  run_between(*state_, [&] {
+    tensors = copy_of(contents, *state_);
+    add_fit_place(*state_, tensors);
+  });
+  write_safetensors(path, tensors, metadata);
 }
 
-void ExecutableGraph::load(const std::string& path) {
+Metadata ExecutableGraph::load(const std::string& path) {
   const SafetensorsFile file(path);
   Values values{"'" + path + "'", {}, &file};
-  for (const StoredTensor& tensor : file.tensors()) values.tensors.emplace(tensor.name, tensor);
+  NamedData of_fit;
+  for (StoredTensor tensor : file.tensors()) {
+    if (state_->training && tensor.name.starts_with(kOfFit)) {
+      file.read(tensor);
+      of_fit.emplace_back(std::move(tensor.name), std::move(tensor.data));
+    } else {
+      values.tensors.emplace(tensor.name, std::move(tensor));
+    }
+  }
+  std::shared_ptr<FitPlace> place;
+  if (!of_fit.empty()) place = std::make_shared<FitPlace>(place_of(of_fit, values.source));
   take(values, *state_);
+  if (place != nullptr && values.any_of_training()) {
+    const std::int64_t summed = values.has_begun_step() ? values.number(kSummed) : 0;
+    place->passes = passes_of(values.number(kForwardCount), state_->micro_batches, summed);
+    state_->fit_place->set(std::move(place));
+  }
+  Metadata metadata = file.metadata();
+  std::erase_if(metadata, [](const auto& entry) { return is_own(entry.first); });
+  return metadata;
 }
 
 void ExecutableGraph::load_state(const NamedData& given) {

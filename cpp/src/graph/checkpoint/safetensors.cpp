@@ -125,6 +125,7 @@ SafetensorsFile::SafetensorsFile(const std::string& path)
   std::string text(length, '\0');
   read_at(kLengthBytes, std::as_writable_bytes(std::span(text)));
   SafetensorsHeader header = parse_header(text, subject_);
+  metadata_ = std::move(header.metadata);
   check_places(header.tensors, static_cast<std::int64_t>(rest - length), subject_);
   for (HeaderEntry& entry : header.tensors) {
     TensorData data;

@@ -28,6 +28,7 @@ class SafetensorsFile {
   explicit SafetensorsFile(const std::string& path);
   // In the order of the header.
   const std::vector<StoredTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
   // Gives a tensor of a known type its bytes. Raises InvalidArgument, FileError.
   void read(StoredTensor& tensor) const;
 
@@ -35,6 +36,7 @@ class SafetensorsFile {
   std::string subject_;  // of messages
   InputFile file_;
   std::vector<StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
 };
 
 // Whether the format has a type of this name.

@@ -103,4 +103,28 @@ const ClassDescription& CSVLog::class_description() {
   return description;
 }
 
+const ClassDescription& Checkpoint::class_description() {
+  static const ClassDescription description =
+      Describing<Checkpoint, FitCallback>("Checkpoint",
+                                          "Saves the graph with the place of the fit.")
+          .takes({argument<FilePath>("path", "The file, which is replaced."),
+                  argument("every_steps", std::int64_t{0},
+                           "Also after each so many steps of an epoch; 0: after epochs alone."),
+                  argument("metadata", Metadata(), "Texts by name, which load() returns.")})
+          .made_by(
+              "After each epoch, when all callbacks have heard of it. A fit with resume= goes on "
+              "from the file. Errors: ValueError; of the fit OSError.",
+              [](const Given& given) {
+                return std::make_shared<Checkpoint>(given.get<FilePath>("path").bytes,
+                                                    given.get<std::int64_t>("every_steps"),
+                                                    given.get<Metadata>("metadata"));
+              })
+          .property("path", &Checkpoint::path, "The file.")
+          .property("every_steps", &Checkpoint::every_steps,
+                    "Steps between two saves; 0: an epoch.")
+          .property("metadata", &Checkpoint::metadata, "Texts by name.")
+          .not_copied();
+  return description;
+}
+
 }  // namespace traingraph

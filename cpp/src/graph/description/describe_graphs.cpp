@@ -133,15 +133,21 @@ void describe_checkpoints(Describing<T, Graph, ExecutableGraph>& graph) {
                 "Weights, biases, running statistics and trained inputs by their names in "
                 "checkpoints.")
       .function(
-          "save", [](const T& self, const FilePath& path) { self.save(path.bytes); },
+          "save",
+          [](const T& self, const FilePath& path, const std::optional<Metadata>& metadata) {
+            self.save(path.bytes, metadata.value_or(Metadata()));
+          },
           "Writes a checkpoint in the safetensors format, atomically and after what was submitted "
-          "before. Errors: OSError with errno and filename; ValueError for a path with a NUL.",
-          {{"path", "The file, which is replaced."}})
+          "before; also where a fit stands that has not ended. Errors: OSError with errno and "
+          "filename; ValueError for a path with a NUL, or metadata with a name of the library's.",
+          {{"path", "The file, which is replaced."},
+           {"metadata", "Texts by name, which load() returns.", std::any()}})
       .may_wait()
       .function(
-          "load", [](T& self, const FilePath& path) { self.load(path.bytes); },
-          "Takes a checkpoint of such a graph, after what was submitted before. Errors: OSError; "
-          "ValueError that lists every difference, and then nothing has changed.",
+          "load", [](T& self, const FilePath& path) { return self.load(path.bytes); },
+          "Takes a checkpoint of such a graph, after what was submitted before, and returns its "
+          "metadata. Errors: OSError; ValueError that lists every difference, and then nothing has "
+          "changed.",
           {{"path", "A file that save() wrote."}})
       .may_wait()
       .function("state", &ExecutableGraph::copy_state, "Copies of what save() writes, by name.")

@@ -2,8 +2,11 @@
 #include <traingraph/fit/callbacks.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
+#include <cstring>
 #include <fstream>
+#include <string_view>
 #include <utility>
 
 #include <traingraph/errors.h>
@@ -25,6 +28,35 @@ std::string text_of(double value) {
   return std::isfinite(value) ? number_text(value) : short_text(value);
 }
 
+constexpr const char* kBest = "best";
+constexpr const char* kBestEpoch = "best_epoch";
+constexpr const char* kWaited = "waited";
+constexpr std::string_view kKept = "kept.";
+
+[[noreturn]] void refuse_state(const std::string& expected, const NamedData& got) {
+  std::string names;
+  for (const auto& [name, data] : got) names += (names.empty() ? "" : ", ") + name;
+  throw InvalidArgument("[fit] expected the state of " + expected +
+                        " for a callback but the fit to go on with has " +
+                        (names.empty() ? "none" : "that of another one: " + names));
+}
+
+template <class T>
+TensorData number(T value, DataType type) {
+  return TensorData::copy_of(&value, sizeof value, type, {});
+}
+
+// None where it is not there, or no such number.
+template <class T>
+std::optional<T> number_in(const NamedData& state, const char* name, DataType type) {
+  const auto found = std::ranges::find(state, name, &NamedData::value_type::first);
+  if (found == state.end()) return std::nullopt;
+  if (found->second.data_type != type || !found->second.shape.empty()) return std::nullopt;
+  T value{};
+  std::memcpy(&value, found->second.bytes, sizeof value);
+  return value;
+}
+
 // None where the epoch has not the number.
 std::optional<double> number_of(const Epoch& epoch, const std::string& name) {
   if (name == "loss") return epoch.validation ? epoch.validation->loss : epoch.loss;
@@ -40,6 +72,12 @@ std::optional<double> number_of(const Epoch& epoch, const std::string& name) {
 FitCallback::~FitCallback() = default;
 void FitCallback::begin(TrainingGraph&) {}
 void FitCallback::end(TrainingGraph&) {}
+NamedData FitCallback::copy_state() const { return {}; }
+
+void FitCallback::resume(TrainingGraph& graph, int, const NamedData& state) {
+  if (!state.empty()) refuse_state("none", state);
+  begin(graph);
+}
 
 // --- early stopping ------------------------------------------------------------------------------
 
@@ -86,7 +124,28 @@ void EarlyStopping::end(TrainingGraph& graph) {
   kept_.clear();
 }
 
-// --- a file --------------------------------------------------------------------------------------
+NamedData EarlyStopping::copy_state() const {
+  NamedData state{{kBestEpoch, number(std::int64_t{best_epoch_}, DataType::kInt64)},
+                  {kWaited, number(waited_, DataType::kInt64)}};
+  if (best_) state.emplace_back(kBest, number(*best_, DataType::kFloat64));
+  for (const auto& [name, data] : kept_) state.emplace_back(std::string(kKept) + name, data);
+  return state;
+}
+
+void EarlyStopping::resume(TrainingGraph& graph, int, const NamedData& state) {
+  const auto epoch = number_in<std::int64_t>(state, kBestEpoch, DataType::kInt64);
+  const auto waited = number_in<std::int64_t>(state, kWaited, DataType::kInt64);
+  if (!epoch || !waited) refuse_state("an EarlyStopping", state);
+  begin(graph);
+  best_ = number_in<double>(state, kBest, DataType::kFloat64);
+  best_epoch_ = static_cast<int>(*epoch);
+  waited_ = *waited;
+  for (const auto& [name, data] : state) {
+    if (name.starts_with(kKept)) kept_.emplace_back(name.substr(kKept.size()), data);
+  }
+}
+
+// --- files ---------------------------------------------------------------------------------------
 
 CSVLog::CSVLog(std::string path, bool appends) : path_(std::move(path)), appends_(appends) {
   if (path_.empty()) refuse("CSVLog", "a path", "an empty one");
@@ -116,5 +175,33 @@ bool CSVLog::after_epoch(TrainingGraph&, const Epoch& epoch) {
   if (!file) throw FileError(path_, "[CSVLog] expected to write a row", errno);
   return true;
 }
+
+void CSVLog::resume(TrainingGraph& graph, int epoch, const NamedData& state) {
+  FitCallback::resume(graph, epoch, state);
+  std::string kept, row;
+  std::ifstream before(path_, std::ios::binary);
+  bool is_header = true;
+  while (std::getline(before, row)) {
+    const bool is_whole = !before.eof();  // the process may have been killed amid the last one
+    const std::size_t digits = std::min(row.find(','), row.size());
+    std::int64_t number = 0;
+    const auto [end, error] = std::from_chars(row.data(), row.data() + digits, number);
+    const bool is_row = error == std::errc() && number < epoch;
+    if (is_whole && (std::exchange(is_header, false) || is_row)) kept += row + "\n";
+  }
+  before.close();
+  has_header_ = !kept.empty();
+  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
+  file << kept << std::flush;
+  if (!file) throw FileError(path_, "[CSVLog] expected to write the rows that stay", errno);
+}
+
+Checkpoint::Checkpoint(std::string path, std::int64_t every_steps, Metadata metadata)
+    : path_(std::move(path)), every_steps_(every_steps), metadata_(std::move(metadata)) {
+  if (path_.empty()) refuse("Checkpoint", "a path", "an empty one");
+  expect_in(kNotNegative, "Checkpoint", "every_steps", static_cast<double>(every_steps_));
+}
+
+bool Checkpoint::after_epoch(TrainingGraph&, const Epoch&) { return true; }
 
 }  // namespace traingraph

@@ -2,9 +2,11 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <optional>
 
 #include <traingraph/fit.h>
 
+#include "graph/fit/evaluate.h"
 #include "graph/fit/given_samples.h"
 #include "graph/fit/loss_sum.h"
 #include "graph/fit/metrics.h"
@@ -18,36 +20,41 @@ constexpr const char* kPredict = "[predict]";
 
 }  // namespace
 
-Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
-  const LossDescriptor& descriptor = loss_of(*state_, kEvaluate).descriptor();
-  Samples samples = samples_of(*state_, arguments, true, kEvaluate);
-  const std::int64_t batch =
-      batch_size_of(*state_, arguments.batch_size, samples.count(), kEvaluate);
+std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
+                                           const Scoring& scoring) {
+  const LossDescriptor& descriptor = loss_of(state, scoring.call).descriptor();
   LossSum loss(descriptor.reduction);
   std::vector<std::unique_ptr<Metric>> metrics;
-  for (const std::string& name : arguments.metrics) {
-    metrics.push_back(make_metric(name, descriptor.type, kEvaluate));
+  for (const std::string& name : scoring.metrics) {
+    metrics.push_back(make_metric(name, descriptor.type, scoring.call));
   }
   const bool is_classifier = has_accuracy(descriptor.type);
-  if (is_classifier) metrics.push_back(make_metric("accuracy", descriptor.type, kEvaluate));
+  if (is_classifier) metrics.push_back(make_metric("accuracy", descriptor.type, scoring.call));
   Scored scored;
   CallDetails details{.call = "evaluate", .keeps_bound = true};
   if (!metrics.empty()) details.scored = &scored;
-  for (std::int64_t first = 0; first < samples.count(); first += batch) {
-    if (arguments.goes_on && !arguments.goes_on()) break;
-    const std::int64_t rows = std::min(batch, samples.count() - first);
+  if (samples.is_sorted()) {
+    samples.arrange({{}, 0, scoring.batch}, state.current_executor("evaluate")->backend());
+  }
+  bool is_whole = true;
+  for (std::int64_t first = 0; is_whole && first < samples.count(); first += scoring.batch) {
+    is_whole = !scoring.goes_on || scoring.goes_on();
+    if (!is_whole) break;
+    const std::int64_t rows = std::min(scoring.batch, samples.count() - first);
     Samples::Batch& next = samples.batch(first, rows);
     ExecutionArguments& some = next.arguments;
     some.options = ExecutionOptions::kSynchronous | ExecutionOptions::kForwardForInference;
     details.samples = next.samples;
-    const Execution done = state_->current_executor("evaluate")->submit(Run::step, some, details);
+    details.rows = next.chosen;
+    const Execution done = state.current_executor("evaluate")->submit(Run::step, some, details);
     loss.add(done.result(), rows);
     for (const auto& metric : metrics) metric->count(scored.first, scored.second);
   }
+  if (!is_whole && scoring.all_or_none) return std::nullopt;
   Evaluation result;
   result.loss = loss.value();
-  for (std::size_t k = 0; k < arguments.metrics.size(); ++k) {
-    result.metrics.emplace_back(arguments.metrics[k], metrics[k]->value());
+  for (std::size_t k = 0; k < scoring.metrics.size(); ++k) {
+    result.metrics.emplace_back(scoring.metrics[k], metrics[k]->value());
   }
   if (!is_classifier) return result;
   const double accuracy = metrics.back()->value().numbers.front();
@@ -55,28 +62,49 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   return result;
 }
 
+Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
+  loss_of(*state_, kEvaluate);
+  const SampleData data = data_of(arguments);
+  Samples samples = samples_of(*state_, data, true, kEvaluate);
+  const std::int64_t batch =
+      batch_size_of(*state_, arguments.batch_size, samples.count(), kEvaluate);
+  check_all_are_sorted(*state_, data, samples, batch);
+  return *evaluate_samples(*state_, samples,
+                           {kEvaluate, batch, arguments.metrics, arguments.goes_on, false});
+}
+
 TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_size,
                                     const std::function<void()>& before_batch) {
-  FitArguments arguments;
-  arguments.inputs = inputs;
-  Samples samples = samples_of(*state_, arguments, false, kPredict);
+  Samples samples = samples_of(*state_, SampleData{.inputs = inputs}, false, kPredict);
   const std::int64_t batch = batch_size_of(*state_, batch_size, samples.count(), kPredict);
+  if (samples.is_sorted()) {
+    samples.arrange({{}, 0, batch}, state_->current_executor("predict")->backend());
+  }
   TensorData all;
-  std::size_t filled = 0;
   for (std::int64_t first = 0; first < samples.count(); first += batch) {
     if (before_batch) before_batch();
     const std::int64_t rows = std::min(batch, samples.count() - first);
     Samples::Batch& next = samples.batch(first, rows);
     next.arguments.options = ExecutionOptions::kSynchronous;
     const TensorData part =
-        state_->current_executor("predict")->predict(next.arguments, next.samples);
+        state_->current_executor("predict")->predict(next.arguments, next.samples, next.chosen);
     if (all.bytes == nullptr) {
       Shape shape = part.shape;
       shape[0] = samples.count();
       all = TensorData::copy_of(part.bytes, part.length, part.data_type, shape);
     }
-    std::memcpy(static_cast<std::byte*>(all.bytes) + filled, part.bytes, part.length);
-    filled += part.length;
+    const std::size_t bytes = part.length / static_cast<std::size_t>(rows);
+    const auto to = [&](std::int64_t sample) {
+      return static_cast<std::byte*>(all.bytes) + static_cast<std::size_t>(sample) * bytes;
+    };
+    if (!samples.is_sorted()) {
+      std::memcpy(to(first), part.bytes, part.length);
+      continue;
+    }
+    for (std::int64_t k = 0; k < rows; ++k) {
+      const auto* const from = static_cast<const std::byte*>(part.bytes);
+      std::memcpy(to(samples.at(first + k)), from + static_cast<std::size_t>(k) * bytes, bytes);
+    }
   }
   return all;
 }

@@ -1,12 +1,45 @@
+// Reads the arrays that fit, evaluate and predict are given.
 #include "graph/fit/given_samples.h"
 
 #include <algorithm>
 
+#include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
+#include <traingraph/lstm.h>
 
 #include "graph/data/data_binding.h"
+#include "graph/fit/rows_beside_samples.h"
 
 namespace traingraph {
+
+namespace {
+
+// The input that has the lengths of sequences, which have to descend in a batch; "": there is none.
+std::string lengths_in(const GraphState& state) {
+  const auto is_integer = [](const auto& input) {
+    return input.second->descriptor().data_type == DataType::kInt32;
+  };
+  if (std::ranges::none_of(state.inputs, is_integer)) return {};
+  const std::vector<NodeRecord> nodes = state.ordered_nodes();
+  for (const NodeRecord& node : nodes) {
+    if (dynamic_cast<const LSTM*>(node.layer.get()) == nullptr) continue;
+    const Tensor* lengths = node.sources.back().get();
+    const auto shows = [&lengths](const NodeRecord& other) {
+      return dynamic_cast<const Reshape*>(other.layer.get()) != nullptr &&
+             other.results.front().get() == lengths;
+    };
+    for (auto at = std::ranges::find_if(nodes, shows); at != nodes.end();
+         at = std::ranges::find_if(nodes, shows)) {
+      lengths = at->sources.front().get();
+    }
+    const auto is_it = [lengths](const auto& input) { return input.second.get() == lengths; };
+    const auto found = std::ranges::find_if(state.inputs, is_it);
+    if (found != state.inputs.end() && is_integer(*found)) return found->first;
+  }
+  return {};
+}
+
+}  // namespace
 
 const Loss& loss_of(const GraphState& state, const std::string& call) {
   const auto* given = dynamic_cast<const Loss*>(state.loss_layer.get());
@@ -20,24 +53,50 @@ const Loss& loss_of(const GraphState& state, const std::string& call) {
   return *last;
 }
 
-Samples samples_of(const GraphState& state, const FitArguments& arguments, bool scores,
+Samples samples_of(const GraphState& state, const SampleData& data, bool scores,
                    const std::string& call) {
   const std::lock_guard lock(structure());
   Samples samples(declared_batch(state));
-  samples.add(arguments.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
-  samples.add(arguments.loss_labels, state.loss_labels, "loss labels",
-              &ExecutionArguments::loss_labels);
-  samples.add(arguments.loss_label_weights, state.loss_label_weights, "loss label weights",
+  samples.add(data.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
+  samples.add(data.loss_labels, state.loss_labels, "loss labels", &ExecutionArguments::loss_labels);
+  samples.add(data.loss_label_weights, state.loss_label_weights, "loss label weights",
               &ExecutionArguments::loss_label_weights);
   if (samples.count() == 0) throw InvalidArgument(call + " expected samples but got none");
+  samples.sort_by(lengths_in(state));
   if (!scores) return samples;
   for (const auto& [name, label] : state.loss_labels) {
     const auto is_given = [&name = name](const auto& given) { return given.first == name; };
-    if (std::ranges::any_of(arguments.loss_labels, is_given)) continue;
+    if (std::ranges::any_of(data.loss_labels, is_given)) continue;
     if (state.constants.contains(label)) continue;
     throw InvalidArgument(call + " expected labels for '" + name + "' but none were given");
   }
   return samples;
+}
+
+void check_all_move(const GraphState& state, const SampleData& data, const std::string& how) {
+  const auto refuse = [&how](const std::string& what) {
+    throw InvalidArgument("[fit] expected samples of '" + what +
+                          "' too, whose rows stay in their places while the others are " + how);
+  };
+  const auto check = [&refuse](const NamedTensors& declared, const NamedData& given) {
+    for (const auto& [name, tensor] : declared) {
+      const auto is_it = [&what = name](const auto& data) { return data.first == what; };
+      if (tensor->descriptor().shape[0] == 1 || std::ranges::any_of(given, is_it)) continue;
+      refuse(name);
+    }
+  };
+  const std::shared_ptr<const GraphState> now = state.snapshot();
+  check(now->inputs, data.inputs);
+  check(now->loss_labels, data.loss_labels);
+  check(now->loss_label_weights, data.loss_label_weights);
+  const NamedTensors beside = rows_beside_samples(*now);
+  if (!beside.empty()) refuse(beside.front().first);
+}
+
+void check_all_are_sorted(const GraphState& state, const SampleData& data, const Samples& samples,
+                          std::int64_t batch) {
+  const bool moves = samples.is_sorted() && !samples.descend(batch);
+  if (moves) check_all_move(state, data, "sorted by their lengths; pass them");
 }
 
 std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples,

@@ -64,14 +64,25 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
   }
 }
 
-void Samples::shuffle(std::uint64_t seed, std::int64_t epoch, const Backend& device) {
+void Samples::sort_by(const std::string& name) {
+  const auto column = std::ranges::find(columns_, name, &Column::name);
+  if (column == columns_.end()) return;
+  const TensorData lengths = column->all.on_host();
+  const std::int64_t of_sample = element_count(lengths.shape) / count_;
+  const bool are_numbers = lengths.data_type == DataType::kInt32 && of_sample == 1;
+  if (!are_numbers) return;
+  const auto* const first = static_cast<const std::int32_t*>(lengths.bytes);
+  lengths_.assign(first, first + count_);
+}
+
+void Samples::arrange(const Order& order, const Backend& device) {
+  const bool sorts = is_sorted() && (order.seed || !descend(order.batch));
+  if (!order.seed && !sorts) return;
+  most_rows_ = std::min(order.batch, count_);
   order_.resize(static_cast<std::size_t>(count_));
   std::iota(order_.begin(), order_.end(), std::int64_t{0});
-  for (std::size_t i = order_.size(); i-- > 1;) {
-    const philox::Block block = philox::block_of(seed, static_cast<std::uint64_t>(epoch), i);
-    const std::uint64_t number = std::uint64_t{block.word[0]} << 32 | block.word[1];
-    std::swap(order_[i], order_[number % (i + 1)]);
-  }
+  if (order.seed) shuffle(*order.seed, order.epoch);
+  if (sorts) sort(order.batch);
   bool lies_there = false;
   for (Column& column : columns_) {
     if (column.all.gpu < 0 || column.all.gpu != gpu_of(device)) column.all = column.all.on_host();
@@ -81,6 +92,33 @@ void Samples::shuffle(std::uint64_t seed, std::int64_t epoch, const Backend& dev
   const std::size_t bytes = order_.size() * sizeof(std::int64_t);
   if (places_ == nullptr) places_ = device.allocate(bytes);
   write_memory(device, places_.get(), order_.data(), bytes);
+}
+
+void Samples::shuffle(std::uint64_t seed, std::int64_t epoch) {
+  for (std::size_t i = order_.size(); i-- > 1;) {
+    const philox::Block block = philox::block_of(seed, static_cast<std::uint64_t>(epoch), i);
+    const std::uint64_t number = std::uint64_t{block.word[0]} << 32 | block.word[1];
+    std::swap(order_[i], order_[number % (i + 1)]);
+  }
+}
+
+bool Samples::descend(std::int64_t batch) const {
+  for (std::int64_t k = 1; k < count_; ++k) {
+    const auto place = static_cast<std::size_t>(k);
+    if (k % batch != 0 && lengths_[place] > lengths_[place - 1]) return false;
+  }
+  return true;
+}
+
+// Those of one length stay in their order.
+void Samples::sort(std::int64_t batch) {
+  for (std::int64_t first = 0; first < count_; first += batch) {
+    const auto begin = order_.begin() + first;
+    std::stable_sort(
+        begin, begin + std::min(batch, count_ - first), [this](std::int64_t a, std::int64_t b) {
+          return lengths_[static_cast<std::size_t>(a)] > lengths_[static_cast<std::size_t>(b)];
+        });
+  }
 }
 
 // Into a buffer that nobody reads any more.
@@ -103,7 +141,6 @@ void Samples::gather(Column& column, std::int64_t first, std::int64_t rows, Tens
 
 Samples::Batch& Samples::batch(std::int64_t first, std::int64_t rows) {
   batch_.arguments.batch_size = rows;
-  most_rows_ = std::max(most_rows_, rows);  // the first batch's
   if (places_ != nullptr) batch_.chosen = {places_, first, rows};
   batch_.samples = {order_.empty() ? nullptr : order_.data(), first, count_};
   for (Column& column : columns_) {

@@ -1,7 +1,10 @@
+// The samples of a fit, and the batches that they are cut into.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include <traingraph/fit.h>
@@ -11,9 +14,9 @@
 
 namespace traingraph {
 
-// All samples of a fit: arrays whose axis 0 counts them, cut into batches without a copy. Once they
-// are shuffled, rows of arrays on the host are gathered there, those of arrays on the device by it.
-// What has one row for all samples is given to each batch as it is.
+// All samples of a fit: arrays whose axis 0 counts them, cut into batches without a copy. In
+// another order, rows of arrays on the host are gathered there, those of arrays on the device by
+// it. What has one row for all samples is given to each batch as it is.
 class Samples {
  public:
   explicit Samples(std::int64_t declared_batch) : declared_batch_(declared_batch) {}
@@ -23,8 +26,24 @@ class Samples {
            NamedData ExecutionArguments::* to);
 
   std::int64_t count() const { return count_; }
-  // Another order for each epoch of a seed, the same in every process.
-  void shuffle(std::uint64_t seed, std::int64_t epoch, const Backend& device);
+  // The array of sequences' lengths, by which the samples of each batch are sorted; none of this
+  // name: they are not.
+  void sort_by(const std::string& name);
+  bool is_sorted() const { return !lengths_.empty(); }
+  // Whether the lengths do in each batch of the samples as given.
+  bool descend(std::int64_t batch) const;
+  // Another order for each epoch of a seed, the same in every process; no seed: as given. Then by
+  // descending lengths in each batch.
+  struct Order {
+    std::optional<std::uint64_t> seed;
+    std::int64_t epoch;
+    std::int64_t batch;
+  };
+  void arrange(const Order& order, const Backend& device);
+  // Which sample is in this place.
+  std::int64_t at(std::int64_t place) const {
+    return order_.empty() ? place : order_[static_cast<std::size_t>(place)];
+  }
   // Samples [first, first + rows) of the order; changed by the next batch. Of arrays on the device
   // the call means `chosen`.
   struct Batch {
@@ -45,14 +64,17 @@ class Samples {
     std::vector<std::shared_ptr<std::byte[]>> buffers;
   };
   void gather(Column& column, std::int64_t first, std::int64_t rows, TensorData& data);
+  void shuffle(std::uint64_t seed, std::int64_t epoch);
+  void sort(std::int64_t batch);
 
-  const std::int64_t declared_batch_;
+  std::int64_t declared_batch_;
   std::vector<Column> columns_;
+  std::vector<std::int64_t> lengths_;  // of the samples as given; empty: they have none
   std::vector<std::int64_t> order_;    // empty: as given
   std::shared_ptr<std::byte> places_;  // the same in the device's memory, if arrays lie there
   Batch batch_;
   std::int64_t count_ = 0;
-  std::int64_t most_rows_ = 0;  // of a batch
+  std::int64_t most_rows_ = 0;  // of a batch that is gathered
 };
 
 }  // namespace traingraph

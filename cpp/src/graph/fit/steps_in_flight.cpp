@@ -24,9 +24,9 @@ void finish(const Execution& step) {
 
 }  // namespace
 
-StepsInFlight::StepsInFlight(const Backend& device, const FitArguments& fit,
-                             ReductionType reduction, FitProgress& progress)
-    : fit_(fit), loss_(reduction), progress_(progress) {
+StepsInFlight::StepsInFlight(const Backend& device, const FitArguments& fit, LossSum loss,
+                             FitProgress& progress)
+    : fit_(fit), loss_(loss), progress_(progress) {
   // What is checked can be refused before it trains, and then nothing may follow.
   waits_ = uses_host_memory(device) || has(fit.options, ExecutionOptions::kCheckNumerics);
   options_ = waits_ ? fit.options | ExecutionOptions::kSynchronous : ExecutionOptions::kNone;
@@ -57,7 +57,7 @@ void StepsInFlight::give_up() {
 std::size_t StepsInFlight::allowed() const {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
   const double each =
-      seconds.count() / static_cast<double>(std::max<std::int64_t>(progress_.steps, 1));
+      seconds.count() / static_cast<double>(std::max<std::int64_t>(progress_.steps - before_, 1));
   return static_cast<std::size_t>(std::clamp(kMostSeconds / each, 1.0, static_cast<double>(kMost)));
 }
 

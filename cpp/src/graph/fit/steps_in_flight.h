@@ -18,14 +18,15 @@ namespace traingraph {
 // is kept up to date with those that are known to be done.
 class StepsInFlight {
  public:
-  StepsInFlight(const Backend& device, const FitArguments& fit, ReductionType reduction,
+  // `loss`: of the steps that `progress` has already.
+  StepsInFlight(const Backend& device, const FitArguments& fit, LossSum loss,
                 FitProgress& progress);
 
   void add(Executor& executor, Samples::Batch& batch);
   void wait();
   // After a failure: those that go well before the first that does not still count.
   void give_up();
-  double loss() const { return loss_.value(); }
+  const LossSum& loss() const { return loss_; }
   // Of a step that has trained.
   bool found_infinite_loss() const { return found_infinite_loss_; }
 
@@ -44,6 +45,7 @@ class StepsInFlight {
   const FitArguments& fit_;
   LossSum loss_;
   FitProgress& progress_;
+  const std::int64_t before_ = progress_.steps;
   bool waits_ = false;
   bool found_infinite_loss_ = false;
   ExecutionOptions options_ = ExecutionOptions::kNone;

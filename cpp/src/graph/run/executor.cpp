@@ -31,7 +31,8 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   return start(Run::forward, inference_mode_, arguments, details);
 }
 
-TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRows& samples) {
+TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRows& samples,
+                             const ChosenRows& rows) {
   {
     const std::lock_guard lock(mutex_);
     check_may_infer("predict");
@@ -42,7 +43,7 @@ TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRo
                      to_string(graph->program->graph.type(graph->result).shape));
   }
   return start(Run::forward, Mode::prediction, arguments,
-               {.call = "predict", .samples = samples, .keeps_bound = true})
+               {.call = "predict", .rows = rows, .samples = samples, .keeps_bound = true})
       .result();
 }
 

@@ -55,7 +55,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
     compiled(batch, Mode::training, apart);
   }
   // The last layer's first result in an inference forward without losses.
-  TensorData predict(const ExecutionArguments& arguments, const SampleRows& samples);
+  TensorData predict(const ExecutionArguments& arguments, const SampleRows& samples,
+                     const ChosenRows& rows);
 
   void read(const Tensor& tensor, void* bytes, std::size_t length) override;
   TensorData view(const Tensor& tensor) override;

@@ -15,6 +15,7 @@
 #include <traingraph/mutex.h>
 
 #include "graph/state/begun_step.h"
+#include "graph/state/fit_place.h"
 #include "runtime/numbers/random.h"
 
 namespace traingraph {
@@ -62,6 +63,7 @@ struct GraphState {
   std::shared_ptr<LinkSet> links;  // null: linked with nothing
   int micro_batches = 1;           // executions that make one step
   std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
+  std::shared_ptr<KeptFitPlace> fit_place = std::make_shared<KeptFitPlace>();
   CompilationOptions options = CompilationOptions::kNone;
   Precision precision = Precision::kFloat32;
   std::optional<std::int64_t> memory_limit;  // in bytes

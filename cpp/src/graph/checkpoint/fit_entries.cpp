@@ -1,0 +1,135 @@
+// Writes the place of a fit into a checkpoint, and reads it.
+#include "graph/checkpoint/fit_entries.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include <traingraph/errors.h>
+
+namespace traingraph {
+namespace {
+
+constexpr const char* kLossSum = "fit.loss_sum";
+constexpr const char* kRate = "fit.learning_rate";
+constexpr const char* kSeed = "fit.shuffle_seed";
+constexpr std::string_view kCallbacks = "fit.callbacks.";
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+struct Number {
+  const char* name;
+  std::int64_t FitPlace::* member;
+  std::int64_t least = 0, most = kMost;
+};
+constexpr Number kNumbers[] = {
+    {"fit.epoch", &FitPlace::epoch, 1, std::numeric_limits<int>::max()},
+    {"fit.steps", &FitPlace::steps},
+    {"fit.samples", &FitPlace::samples},
+    {"fit.batch_size", &FitPlace::batch_size},
+    {"fit.order", &FitPlace::order},
+    {"fit.loss_count", &FitPlace::loss_count},
+    {"fit.heard", &FitPlace::heard},
+    {"fit.ended", &FitPlace::ended, 0, 1},
+};
+
+template <class T>
+TensorData entry(T value, DataType type) {
+  return TensorData::copy_of(&value, sizeof value, type, {});
+}
+
+class FitReader {
+ public:
+  FitReader(const NamedData& entries, const std::string& source)
+      : entries_(entries), source_(source) {}
+
+  bool has(const char* name) const { return find(name) != entries_.end(); }
+
+  template <class T>
+  T number(const char* name, DataType type) {
+    const auto found = find(name);
+    if (found == entries_.end()) refuse("'" + std::string(name) + "'", "none");
+    const TensorData& data = found->second;
+    if (data.data_type != type || !data.shape.empty()) {
+      refuse("'" + std::string(name) + "' of one " + traingraph::name(type),
+             std::string(traingraph::name(data.data_type)) + " " + to_string(data.shape));
+    }
+    read_.insert(name);
+    T value{};
+    std::memcpy(&value, data.bytes, sizeof value);
+    return value;
+  }
+
+  std::int64_t number(const Number& of) {
+    const auto value = number<std::int64_t>(of.name, DataType::kInt64);
+    if (value >= of.least && value <= of.most) return value;
+    const bool is_low = value < of.least;
+    refuse("'" + std::string(of.name) + "' of at " + (is_low ? "least " : "most ") +
+               std::to_string(is_low ? of.least : of.most),
+           std::to_string(value));
+  }
+
+  NamedData callbacks() {
+    NamedData found;
+    for (const auto& [name, data] : entries_) {
+      if (!name.starts_with(kCallbacks)) continue;
+      found.emplace_back(name.substr(kCallbacks.size()), data);
+      read_.insert(name);
+    }
+    return found;
+  }
+
+  void finish() const {
+    for (const auto& [name, data] : entries_) {
+      if (!read_.contains(name)) refuse("no '" + name + "'", "one");
+    }
+  }
+
+ private:
+  NamedData::const_iterator find(std::string_view name) const {
+    return std::ranges::find(entries_, name, &NamedData::value_type::first);
+  }
+  [[noreturn]] void refuse(const std::string& expected, const std::string& got) const {
+    throw InvalidArgument("[load] expected of the fit in " + source_ + " " + expected +
+                          " but got " + got);
+  }
+
+  const NamedData& entries_;
+  const std::string& source_;
+  std::set<std::string> read_;
+};
+
+}  // namespace
+
+NamedData entries_of(const FitPlace& place) {
+  NamedData entries;
+  for (const Number& number : kNumbers) {
+    entries.emplace_back(number.name, entry(place.*number.member, DataType::kInt64));
+  }
+  entries.emplace_back(kLossSum, entry(place.loss_sum, DataType::kFloat64));
+  if (place.shuffle_seed) entries.emplace_back(kSeed, entry(*place.shuffle_seed, DataType::kInt64));
+  if (place.learning_rate) {
+    entries.emplace_back(kRate, entry(*place.learning_rate, DataType::kFloat32));
+  }
+  for (const auto& [name, data] : place.callbacks) {
+    entries.emplace_back(std::string(kCallbacks) + name, data);
+  }
+  return entries;
+}
+
+FitPlace place_of(const NamedData& entries, const std::string& source) {
+  FitReader reader(entries, source);
+  FitPlace place;
+  for (const Number& number : kNumbers) place.*number.member = reader.number(number);
+  place.loss_sum = reader.number<double>(kLossSum, DataType::kFloat64);
+  if (reader.has(kSeed)) {
+    place.shuffle_seed = reader.number<std::uint64_t>(kSeed, DataType::kInt64);
+  }
+  if (reader.has(kRate)) place.learning_rate = reader.number<float>(kRate, DataType::kFloat32);
+  place.callbacks = reader.callbacks();
+  reader.finish();
+  return place;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,104 @@
+// Checks of what a fit is given, also against the one that it goes on with.
+#include "graph/fit/fit_checks.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+namespace traingraph {
+namespace {
+
+// What says something of one execution alone.
+constexpr std::pair<ExecutionOptions, const char*> kNotOfFit[] = {
+    {ExecutionOptions::kSkipWritingInputDataToDevice, "SKIP_WRITING_INPUT_DATA_TO_DEVICE"},
+    {ExecutionOptions::kProfiling, "PROFILING"},
+    {ExecutionOptions::kForwardForInference, "FORWARD_FOR_INFERENCE"},
+    {ExecutionOptions::kPerLayerProfiling, "PER_LAYER_PROFILING"},
+};
+
+void check_has_batches_alone(const FitArguments& arguments) {
+  const auto refuse = [](const std::string& what) {
+    throw InvalidArgument(
+        "[fit] expected either arrays or batches, which have their own sizes and "
+        "order, but got batches and " +
+        what);
+  };
+  if (!arguments.inputs.empty()) refuse("inputs");
+  if (!arguments.loss_labels.empty()) refuse("labels");
+  if (!arguments.loss_label_weights.empty()) refuse("label_weights");
+  if (arguments.batch_size != 0) refuse("batch_size=" + std::to_string(arguments.batch_size));
+  if (!arguments.shuffle_seed) return;
+  refuse("shuffle_seed=" + std::to_string(*arguments.shuffle_seed));
+}
+
+}  // namespace
+
+void check(const FitArguments& arguments) {
+  if (arguments.first_epoch < 1) {
+    throw InvalidArgument("[fit] expected first_epoch of at least 1 but got " +
+                          std::to_string(arguments.first_epoch));
+  }
+  if (arguments.epochs < arguments.first_epoch) {
+    throw InvalidArgument(arguments.first_epoch == 1
+                              ? "[fit] expected at least 1 epoch but got " +
+                                    std::to_string(arguments.epochs)
+                              : "[fit] expected epochs, the number of the last one, of at least " +
+                                    std::to_string(arguments.first_epoch) +
+                                    ", the first one, but "
+                                    "got " +
+                                    std::to_string(arguments.epochs));
+  }
+  for (const auto& [option, name] : kNotOfFit) {
+    if (!has(arguments.options, option)) continue;
+    throw InvalidArgument(
+        std::string("[fit] expected options of SYNCHRONOUS and CHECK_NUMERICS but got ") + name);
+  }
+  if (!arguments.metrics.empty() && !arguments.validation) {
+    throw InvalidArgument("[fit] expected validation, which metrics are of, but got none");
+  }
+  if (arguments.next_batch) check_has_batches_alone(arguments);
+  const auto is_null = [](const FitCallbackPtr& callback) { return callback == nullptr; };
+  if (std::ranges::any_of(arguments.callbacks, is_null)) {
+    throw InvalidArgument("[fit] expected callbacks but got a null pointer");
+  }
+}
+
+void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments) {
+  const auto refuse = [](const std::string& expected, const std::string& got) {
+    throw InvalidArgument("[fit] expected " + expected +
+                          ", as the fit to go on with has, but got " + got);
+  };
+  const auto check_number = [&](const char* what, std::int64_t expected, std::int64_t got) {
+    if (got != expected) refuse(what + std::to_string(expected), std::to_string(got));
+  };
+  const auto source = [](const FitPlace& of) { return of.samples == 0 ? "batches" : "arrays"; };
+  if ((place.samples == 0) != (begun.samples == 0)) refuse(source(place), source(begun));
+  check_number("samples: ", place.samples, begun.samples);
+  check_number("batch_size=", place.batch_size, begun.batch_size);
+  const auto seed_of = [](const FitPlace& of) {
+    return of.shuffle_seed ? "shuffle_seed=" + std::to_string(*of.shuffle_seed) : "shuffle=False";
+  };
+  const bool may_differ = place.shuffle_seed && arguments.shuffle && !arguments.shuffle_seed;
+  if (!may_differ && place.shuffle_seed != begun.shuffle_seed) {
+    refuse(seed_of(place),
+           place.shuffle_seed || arguments.shuffle_seed ? seed_of(begun) : "shuffle=True");
+  }
+  const bool is_amid = place.steps > 0 || place.heard > 0;
+  const std::int64_t done = is_amid ? place.epoch : place.epoch - 1;
+  if (arguments.epochs < done) {
+    refuse("epochs of at least " + std::to_string(done), std::to_string(arguments.epochs));
+  }
+  if (arguments.first_epoch > place.epoch) {
+    refuse("first_epoch of at most " + std::to_string(place.epoch),
+           std::to_string(arguments.first_epoch));
+  }
+  const auto callbacks =
+      static_cast<std::int64_t>(arguments.callbacks.size()) + (arguments.on_epoch ? 1 : 0);
+  if (place.heard > callbacks) {
+    refuse("at least " + std::to_string(place.heard) + " callbacks", std::to_string(callbacks));
+  }
+}
+
+}  // namespace traingraph

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+
+#include <traingraph/fit.h>
+
+#include "graph/state/fit_place.h"
+#include "graph/state/graph_state.h"
+
+// What a fit refuses before its first step. All raise InvalidArgument.
+namespace traingraph {
+
+inline constexpr const char* kFit = "[fit]";
+
+void check(const FitArguments& arguments);
+// Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
+void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
+
+}  // namespace traingraph

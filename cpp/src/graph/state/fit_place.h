@@ -1,0 +1,57 @@
+// Where a fit stands that has not ended: a checkpoint holds it, and a later fit goes on from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include <traingraph/graph.h>
+#include <traingraph/mutex.h>
+
+namespace traingraph {
+
+struct FitPlace {
+  std::int64_t epoch = 1;    // its number
+  std::int64_t steps = 0;    // of its batches so many have trained
+  std::int64_t samples = 0;  // 0, and a batch size of 0: a function makes the batches
+  std::int64_t batch_size = 0;
+  std::optional<std::uint64_t> shuffle_seed;  // none: as given
+  std::int64_t order = 0;                     // the number of the epoch's order
+  double loss_sum = 0;                        // of those steps
+  std::int64_t loss_count = 0;
+  std::int64_t heard = 0;  // once all steps have trained: so many callbacks have heard of it
+  std::int64_t ended = 0;  // 1: one of them has ended the fit
+  std::optional<float> learning_rate;
+  NamedData callbacks;  // what they remember, as <position, from 1>.<name>
+  // Of the graph when it stood here, see passes_of: with another count it stands elsewhere.
+  std::int64_t passes = 0;
+};
+using FitPlacePtr = std::shared_ptr<const FitPlace>;
+
+// Executions that have trained. `forward_count` counts those that begin a step, of which `summed`
+// micro-batches are done; 0: all.
+inline std::int64_t passes_of(std::int64_t forward_count, std::int64_t micro_batches,
+                              std::int64_t summed) {
+  return summed == 0 ? forward_count * micro_batches : (forward_count - 1) * micro_batches + summed;
+}
+
+// That of the fit that a graph was last in the middle of; null: none.
+class KeptFitPlace {
+ public:
+  FitPlacePtr get() const {
+    const std::lock_guard lock(mutex_);
+    return place_;
+  }
+  void set(FitPlacePtr place) {
+    const std::lock_guard lock(mutex_);
+    place_.swap(place);
+  }
+
+ private:
+  mutable Mutex mutex_;
+  FitPlacePtr place_;
+};
+
+}  // namespace traingraph

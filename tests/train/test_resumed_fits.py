@@ -1,0 +1,258 @@
+"""A fit that was killed or interrupted goes on to the bits of one that was not."""
+
+import json
+import random
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fit_to_kill import Moments, X, Y, fit, model, outcome
+
+import traingraph as tg
+from traingraph import nn
+
+KILLS = 50
+
+
+def test_killed_fits_end_as_one_that_was_not(tmp_path: Path) -> None:
+    program = [sys.executable, str(Path(__file__).with_name("fit_to_kill.py"))]
+    subprocess.run([*program, str(tmp_path), str(KILLS)], check=True, timeout=300)
+    whole, *resumed = map(json.loads, (tmp_path / "found.jsonl").read_text().splitlines())
+    assert len(resumed) == KILLS
+    assert 5 < len(whole["rows"]) < 40  # the early stopping has ended it
+    for found in resumed:
+        assert found == whole
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], int]:
+    folder, moment, network = tmp_path_factory.mktemp("whole"), Moments(), model()
+    return outcome(network, fit(network, moment, folder), folder), moment.count
+
+
+@pytest.mark.parametrize("how", ["file", "graph"])
+def test_interrupted_fits_end_as_one_that_was_not(
+    how: str, whole: tuple[dict[str, Any], int], tmp_path: Path
+) -> None:
+    expected, moments = whole
+    draw = random.Random(how)
+    for at in draw.sample(range(1, moments), 20):
+        network, path = model(), tmp_path / "run.safetensors"
+        with pytest.raises(KeyboardInterrupt):
+            fit(network, Moments(at, lambda: signal.raise_signal(signal.SIGINT)), tmp_path)
+        if how == "file":
+            network.save(path)
+            network = model(seed=8)
+        resume = path if how == "file" else True
+        stop = fit(network, Moments(), tmp_path, resume=resume)
+        assert outcome(network, stop, tmp_path) == expected, at
+
+
+def test_an_interrupted_epoch_trains_its_batches_once(tmp_path: Path) -> None:
+    network, path = model(), tmp_path / "half.safetensors"
+    steps = Moments(8, lambda: signal.raise_signal(signal.SIGINT))
+
+    def rate(step: int) -> float:
+        steps()
+        return 0.01
+
+    with pytest.raises(KeyboardInterrupt, match="after step 1 of epoch 2"):
+        network.fit(X, Y, epochs=4, schedule=rate)
+    network.save(path)
+    network = model(seed=8)
+    network.load(path)
+    assert [e.number for e in network.fit(X, Y, epochs=4, schedule=rate, resume=True)] == [2, 3, 4]
+    assert network.state()["state.forward_count"] == 4 * 6
+
+
+def test_rates_of_a_file_are_taken_by_a_fit_that_goes_on_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+
+    def after(epoch: tg.Epoch) -> bool:
+        network.optimizer.learning_rate *= 0.5
+        return True
+
+    def interrupt(epoch: tg.Epoch) -> None:
+        if epoch.number == 2:
+            raise KeyboardInterrupt
+
+    network = model()
+    with pytest.raises(KeyboardInterrupt):
+        network.fit(X, Y, epochs=4, callbacks=[after, interrupt])
+    network.save(path)
+    network = model()
+    network.load(path)
+    assert network.optimizer.learning_rate == pytest.approx(0.02)
+    (third, fourth) = network.fit(X, Y, epochs=4, callbacks=[after], resume=True)[-2:]
+    assert third.learning_rate == pytest.approx(0.02 / 4)
+    assert fourth.learning_rate == pytest.approx(0.02 / 8)
+
+
+def test_a_fit_without_a_file_begins_and_one_that_has_ended_stays(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    file = tg.Checkpoint(path=path, every_steps=2, metadata={"run": "7"})
+    alone, network = model(), model()
+    alone.fit(X, Y, epochs=3)
+    assert len(network.fit(X, Y, epochs=3, callbacks=[file], resume=path)) == 3
+    again = model(seed=8)
+    assert again.fit(X, Y, epochs=3, resume=path) == []
+    for name, values in alone.state().items():
+        np.testing.assert_array_equal(values, again.state()[name], err_msg=name)
+    assert [epoch.number for epoch in model().fit(X, Y, epochs=5, resume=path)] == [4, 5]
+    # Nor is the place in a file of a fit that has ended, or in the state.
+    network.save(path)
+    assert not [name for name in network.state() if name.startswith("fit.")]
+    with pytest.raises(ValueError, match="checkpoint that was saved within a fit but"):
+        network.fit(X, Y, resume=path)
+
+
+def test_a_graph_that_has_gone_on_stands_in_no_fit(tmp_path: Path) -> None:
+    network = interrupted()
+    network.execute(inputs_data={"x": X[:16]}, loss_labels_data={"y": Y[:16]})
+    with pytest.raises(ValueError, match="the graph as its fit has left it, after 9 executions, "):
+        network.fit(X, Y, epochs=4, resume=True)
+    network.save(tmp_path / "later.safetensors")
+    network.load(tmp_path / "later.safetensors")
+    with pytest.raises(ValueError, match="stands in a fit to go on with but it stands in none"):
+        network.fit(X, Y, epochs=4, resume=True)
+
+
+def test_an_inference_graph_takes_a_file_of_a_fit(tmp_path: Path) -> None:
+    x = tg.MLCTensor(shape=[4, 5])
+    graph = tg.MLCGraph()
+    tg.sequential(graph, x, [nn.dense(3)])
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.softmax_cross_entropy(),
+        optimizer=nn.adam(0.1))  # fmt: skip
+    training.add_inputs({"x": x}, loss_labels={"y": tg.MLCTensor(shape=[4], data_type="int32")})
+    training.compile(device="cpu")
+    file = tg.Checkpoint(path=tmp_path / "run.safetensors")
+    training.fit(X, Y, callbacks=[tg.EarlyStopping(patience=1), file])
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    assert inference.load(file.path) == {}
+
+
+def test_micro_batches_go_on_amid_a_step(tmp_path: Path) -> None:
+    def network() -> tg.MLCTrainingGraph:
+        made = model()
+        made.micro_batches = 4  # of 6 batches in an epoch
+        return made
+
+    expected = network()
+    expected.fit(X, Y, epochs=3)
+    for at in (2, 7, 11):
+        moment = Moments(at, lambda: signal.raise_signal(signal.SIGINT))
+
+        def rate(step: int, moment: Moments = moment) -> float:
+            moment()
+            return 0.02
+
+        found, path = network(), tmp_path / "run.safetensors"
+        with pytest.raises(KeyboardInterrupt):
+            found.fit(X, Y, epochs=3, schedule=rate)
+        found.save(path)
+        found = network()
+        found.fit(X, Y, epochs=3, resume=path)
+        for name, values in expected.state().items():
+            np.testing.assert_array_equal(values, found.state()[name], err_msg=name)
+
+
+# --- what does not fit ---------------------------------------------------------------------------
+
+
+def interrupted(**given: Any) -> tg.MLCTrainingGraph:
+    """In the second of 4 epochs, with an EarlyStopping."""
+    network = model()
+    moment = Moments(10, lambda: signal.raise_signal(signal.SIGINT))
+
+    def rate(step: int) -> float:
+        moment()
+        return 0.02
+
+    settings = {"callbacks": [tg.EarlyStopping(patience=9)], **given}
+    with pytest.raises(KeyboardInterrupt):
+        network.fit(X, Y, epochs=4, schedule=rate, **settings)
+    return network
+
+
+MISTAKES = [
+    ({"count": 60}, "[fit] expected samples: 90, as the fit to go on with has, but got 60"),
+    ({"batch_size": 8}, "[fit] expected batch_size=16, as the fit to go on with has, but got 8"),
+    ({"shuffle": False}, "but got shuffle=False"),
+    ({"shuffle_seed": 5}, "[fit] expected shuffle_seed=3, as the fit to go on with has, but got "
+                          "shuffle_seed=5"),
+    ({"epochs": 1}, "expected epochs of at least 2, as the fit to go on with has, but got 1"),
+    ({"epochs": 9, "first_epoch": 3}, "expected first_epoch of at most 2, as the fit to go on"),
+    ({"callbacks": []}, "expected the callbacks of the fit to go on with but got 0, without that"),
+    ({"callbacks": [tg.CSVLog(path="x"), tg.EarlyStopping(patience=9)]},
+     "expected the state of none for a callback but the fit to go on with has that of another "
+     "one: best_epoch, waited, best, kept."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("given", "text"), MISTAKES, ids=range(len(MISTAKES)))
+def test_a_call_that_does_not_fit_is_refused(given: dict[str, Any], text: str) -> None:
+    network = interrupted()
+    before = network.state()
+    settings = {"epochs": 4, "callbacks": [tg.EarlyStopping(patience=9)], **given}
+    count = settings.pop("count", 90)
+    with pytest.raises(ValueError, match=re.escape(text)):
+        network.fit(X[:count], Y[:count], resume=True, **settings)
+    for name, values in network.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+    # The place stays.
+    fitting = {"epochs": 4, "callbacks": [tg.EarlyStopping(patience=9)], "resume": True}
+    assert network.fit(X, Y, **fitting)[0].number == 2
+
+
+def test_state_that_an_early_stopping_lacks_is_missed() -> None:
+    network = interrupted(callbacks=[])
+    with pytest.raises(ValueError, match="the state of an EarlyStopping for a callback but the fit "
+                                         "to go on with has none"):  # fmt: skip
+        network.fit(X, Y, epochs=4, resume=True, callbacks=[tg.EarlyStopping(patience=9)])
+
+
+def test_files_with_a_wrong_place_are_refused(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "run.safetensors"
+    interrupted().save(path)
+    good = safetensors.load_file(path)
+    assert good["fit.epoch"] == 2
+    one = np.int64(1)
+    for changed, text in [
+        ({"fit.epoch": np.int64(0)}, "'fit.epoch' of at least 1 but got 0"),
+        ({"fit.steps": np.int64(-1)}, "'fit.steps' of at least 0 but got -1"),
+        ({"fit.ended": np.int64(2)}, "'fit.ended' of at most 1 but got 2"),
+        ({"fit.heard": np.float32(1)}, "'fit.heard' of one int64 but got float32 ()"),
+        ({"fit.order": None}, "expected of the fit in '{}' 'fit.order' but got none"),
+        ({"fit.other": one}, "no 'fit.other' but got one"),
+    ]:
+        file = {name: value for name, value in (good | changed).items() if value is not None}
+        safetensors.save_file({name: np.asarray(value) for name, value in file.items()}, path)
+        network = model()
+        before = network.predict(X)
+        with pytest.raises(ValueError, match=re.escape(text.format(path))):
+            network.load(path)
+        np.testing.assert_array_equal(network.predict(X), before)
+
+
+def test_metadata_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "one.safetensors"
+    network = model()
+    network.save(path, metadata={"run": "7", "note": "größer"})
+    assert network.load(path) == {"run": "7", "note": "größer"}
+    for name in ("format", "version", "optimizer"):
+        with pytest.raises(ValueError, match=f"which the library writes, but got '{name}'"):
+            network.save(path, metadata={name: "mine"})
+    with pytest.raises(TypeError, match=re.escape("metadata['run']: a text but got 'int'")):
+        network.save(path, metadata={"run": 7})
+    with pytest.raises(ValueError, match=re.escape("[Checkpoint] expected a path but got an em")):
+        tg.Checkpoint(path="")
+    with pytest.raises(ValueError, match="every_steps to be a finite number of 0 or more but"):
+        tg.Checkpoint(path="x", every_steps=-1)
