@@ -1,0 +1,151 @@
+"""Batches for fit(batches=…) whose order and random changes follow from a seed.
+
+    batches = Batches(images, labels, batch_size=64, seed=1, transforms=[scale(), flip(), shift(2)])
+    model.fit(batches=batches, epochs=10)
+
+A batch is a function of seed, epoch and number, so a fit that goes on has the batches that it would
+have had, with the same version of NumPy. A transform is a function of an array, samples on axis 0,
+and a numpy.random.Generator.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
+Transform: TypeAlias = Callable[[Array, np.random.Generator], Array]
+
+__all__ = ["Batches", "flip", "noise", "scale", "shift"]
+
+
+def scale(factor: float = 1 / 255, offset: float = 0.0) -> Transform:
+    """x * factor + offset in float32: of uint8 images what lies between 0 and 1."""
+    _expect(np.isfinite([factor, offset]).all(), "scale", "finite numbers", (factor, offset))
+
+    def scaled(x: Array, _: np.random.Generator) -> Array:
+        return x * np.float32(factor) + np.float32(offset)
+
+    return scaled
+
+
+def flip(probability: float = 0.5, axis: int = -1) -> Transform:
+    """Turns some samples around along an axis of theirs; -1: left and right of images."""
+    _expect(0 <= probability <= 1, "flip", "probability from 0 to 1", probability)
+    _expect(axis != 0, "flip", "an axis behind that of the samples", axis)
+
+    def flipped(x: Array, rng: np.random.Generator) -> Array:
+        some = rng.random(len(x)) < probability
+        turned: Array = np.where(some.reshape(-1, *[1] * (x.ndim - 1)), np.flip(x, axis), x)
+        return turned
+
+    return flipped
+
+
+def shift(most: int) -> Transform:
+    """Moves each image (N, ..., H, W) by up to so many pixels on both axes; zeros come in."""
+    _expect(most >= 0, "shift", "most of at least 0", most)
+
+    def shifted(x: Array, rng: np.random.Generator) -> Array:
+        _expect(x.ndim >= 3, "shift", "images (N, ..., H, W)", x.shape)
+        sides = [(0, 0)] * (x.ndim - 2) + [(most, most)] * 2
+        windows: Array = np.lib.stride_tricks.sliding_window_view(
+            np.pad(x, sides), x.shape[-2:], axis=(-2, -1)
+        )
+        down, right = rng.integers(0, 2 * most + 1, (2, len(x)))
+        moved: Array = np.moveaxis(windows, (-4, -3), (1, 2))[np.arange(len(x)), down, right]
+        return moved
+
+    return shifted
+
+
+def noise(deviation: float) -> Transform:
+    """Adds normal noise of this standard deviation, in float32."""
+    _expect(deviation >= 0, "noise", "deviation of at least 0", deviation)
+
+    def noisy(x: Array, rng: np.random.Generator) -> Array:
+        return x + np.float32(deviation) * rng.standard_normal(x.shape, np.float32)
+
+    return noisy
+
+
+class Batches:
+    """Arrays by batches: the iterable that fit(batches=…) takes, one epoch for each iter().
+
+    inputs: an array, or arrays by name; then transforms are lists by name. The last batch may be
+    smaller.
+    """
+
+    def __init__(
+        self,
+        inputs: Array | Mapping[str, Array],
+        labels: Array | Mapping[str, Array],
+        *,
+        batch_size: int,
+        seed: int = 0,
+        shuffle: bool = True,
+        transforms: Sequence[Transform] | Mapping[str, Sequence[Transform]] = (),
+        label_weights: Array | Mapping[str, Array] | None = None,
+    ) -> None:
+        self._parts = [part for part in (inputs, labels, label_weights) if part is not None]
+        counts = {len(array) for part in self._parts for array in _arrays(part)}
+        _expect(len(counts) == 1, "Batches", "one number of samples", sorted(counts))
+        (self._count,) = counts
+        _expect(self._count > 0, "Batches", "samples", "none")
+        _expect(batch_size >= 1, "Batches", "batch_size of at least 1", batch_size)
+        _expect(seed >= 0, "Batches", "seed of at least 0", seed)
+        named = isinstance(inputs, Mapping)
+        _expect(named == isinstance(transforms, Mapping) or not transforms, "Batches",
+                "transforms by the names of inputs" if named else "a list of transforms",
+                "a list of them" if named else "some by name")  # fmt: skip
+        if isinstance(transforms, Mapping) and isinstance(inputs, Mapping):
+            _expect(set(transforms) <= set(inputs), "Batches",
+                    f"transforms of {', '.join(inputs)}", ", ".join(transforms))  # fmt: skip
+        self._size, self._seed, self._shuffle = batch_size, seed, shuffle
+        self._transforms = transforms
+        self._epoch = 1
+
+    def __len__(self) -> int:
+        """Batches of an epoch."""
+        return -(-self._count // self._size)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Of the next iter(); fit calls it with the number of its epoch."""
+        self._epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The batches of an epoch; the next iter() is the next epoch."""
+        epoch, self._epoch = self._epoch, self._epoch + 1
+        order = np.arange(self._count)
+        if self._shuffle:
+            order = np.random.default_rng([self._seed, epoch, 0]).permutation(self._count)
+        for number in range(len(self)):
+            yield self._batch(epoch, number, order)
+
+    def _batch(self, epoch: int, number: int, order: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        rows = order[number * self._size : (number + 1) * self._size]
+        rng = np.random.default_rng([self._seed, epoch, number + 1])
+        inputs, *others = (_each(part, lambda _, x: x[rows]) for part in self._parts)
+        return (_each(inputs, lambda name, x: self._changed(name, x, rng)), *others)
+
+    def _changed(self, name: str, x: Array, rng: np.random.Generator) -> Array:
+        of = self._transforms
+        for transform in of.get(name, ()) if isinstance(of, Mapping) else of:
+            x = transform(x, rng)
+        return x
+
+
+def _arrays(part: Array | Mapping[str, Array]) -> list[Array]:
+    return list(part.values()) if isinstance(part, Mapping) else [part]
+
+
+def _each(part: Any, change: Callable[[str, Array], Array]) -> Any:
+    if not isinstance(part, Mapping):
+        return change("", part)
+    return {name: change(name, array) for name, array in part.items()}
+
+
+def _expect(holds: Any, subject: str, expected: str, got: object) -> None:
+    if not holds:
+        raise ValueError(f"[augment.{subject}] expected {expected} but got {got}")
