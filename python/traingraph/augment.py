@@ -65,7 +65,8 @@ def noise(deviation: float) -> Transform:
     _expect(deviation >= 0, "noise", "deviation of at least 0", deviation)
 
     def noisy(x: Array, rng: np.random.Generator) -> Array:
-        return x + np.float32(deviation) * rng.standard_normal(x.shape, np.float32)
+        noised: Array = x + np.float32(deviation) * rng.standard_normal(x.shape, np.float32)
+        return noised
 
     return noisy
 

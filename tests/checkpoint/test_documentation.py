@@ -10,7 +10,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs/checkpoints.md"
 
 def test_examples_print_what_they_say(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 3
+    assert len(blocks) == 4
     script = tmp_path / "example.py"
     script.write_text("\n".join(blocks))
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, cwd=tmp_path)

@@ -1,6 +1,10 @@
 // Fits that go on, and fits over batches that a function makes.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -33,9 +37,12 @@ struct Data {
 
 std::shared_ptr<tg::TrainingGraph> network() {
   tg::Platform::set_rng_seed(3);
-  return tg::nn::model(
-      {tg::nn::dense(8), "relu", tg::nn::dropout(0.25f), tg::nn::dense(2)},
-      {.input = {kInputs}, .batch_size = kBatch, .optimizer = tg::nn::adam(0.05f)});
+  tg::nn::ModelOptions options;
+  options.input = {kInputs};
+  options.batch_size = kBatch;
+  options.optimizer = tg::nn::adam(0.05f);
+  return tg::nn::model({tg::nn::dense(8), "relu", tg::nn::dropout(0.25f), tg::nn::dense(2)},
+                       options);
 }
 
 bool same(const tg::TrainingGraph& a, const tg::TrainingGraph& b) {

@@ -243,3 +243,12 @@ def test_a_fit_goes_on_amid_the_batches_of_an_epoch(tmp_path: Path) -> None:
 def test_mistakes_are_told(given: dict[str, Any], text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(text)):
         model().fit(**given)
+
+
+def test_loaders_of_pytorch_are_iterables() -> None:
+    torch = pytest.importorskip("torch")
+    data = torch.utils.data.TensorDataset(torch.from_numpy(X), torch.from_numpy(Y).long())
+    expected, found = model(), model()
+    expected.fit(X, Y, epochs=2, shuffle=False)
+    found.fit(batches=torch.utils.data.DataLoader(data, batch_size=16), epochs=2)
+    same(expected, found)
