@@ -1,4 +1,6 @@
-"""What `fit` costs: its shuffled epochs beside the same steps by execute, in turn, in one process.
+"""What `fit` costs: over arrays and over batches of a generator, beside the same steps by execute.
+
+All of them in turn, in one process.
 
 python -m benchmarks.fit [--workloads policy,lenet_digits] [--device cpu] [--threads 1]
                          [--batches 64] [--seconds 5]
@@ -9,7 +11,7 @@ lies there, in PyTorch's memory, and the loop waits at its end.
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -41,7 +43,15 @@ def pair(name: str, device: str, threads: int, batches: int) -> dict[str, Callab
             last = training.execute(inputs_data=inputs, loss_labels_data=labels, options=options)
         last.wait()
 
-    return {"loop": loop, "fit": lambda: training.fit(x, y, shuffle_seed=1)}
+    def batches() -> Iterator[tuple[object, object]]:
+        for part in parts:
+            yield x[part], y[part]
+
+    return {
+        "loop": loop,
+        "fit": lambda: training.fit(x, y, shuffle_seed=1),
+        "batches": lambda: training.fit(batches=batches()),
+    }
 
 
 def main() -> None:
@@ -52,7 +62,7 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=5.0, help="per workload")
     given = parser.parse_args()
-    print(f"{'workload':<16}{'':<6}{'us a step':>12}{'p10':>10}{'p90':>10}{'fit/loop':>10}")
+    print(f"{'workload':<16}{'':<8}{'us a step':>12}{'p10':>10}{'p90':>10}{'of loop':>10}")
     for name in given.workloads:
         calls = pair(name, given.device, given.threads, given.batches)
         times: dict[str, list[float]] = {kind: [] for kind in calls}
@@ -67,7 +77,7 @@ def main() -> None:
         for kind, row in found.items():
             figures = f"{row['median']:>12.3f}{row['p10']:>10.3f}{row['p90']:>10.3f}"
             ratio = row["median"] / found["loop"]["median"]
-            print(f"{name:<16}{kind:<6}{figures}{ratio:>10.3f}")
+            print(f"{name:<16}{kind:<8}{figures}{ratio:>10.3f}")
 
 
 if __name__ == "__main__":
