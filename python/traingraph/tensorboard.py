@@ -1,0 +1,57 @@
+"""What a fit tells TensorBoard of its epochs, written by tensorboardX."""
+
+import importlib
+import os
+import time
+from typing import Any
+
+from traingraph import _core
+
+
+class TensorBoardLog:
+    """A callback: fit(…, callbacks=[TensorBoardLog(folder)]) writes the numbers of each epoch.
+
+    They are loss, learning_rate and seconds, and behind validation/ the loss, the accuracy and each
+    metric of one number; the step is the epoch's number. What it has heard of is in the file. A fit
+    that goes on replaces what is there of its epochs.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        try:
+            # Without SummaryWriter's thread, whose queue no flush waits for.
+            self._files = importlib.import_module("tensorboardX.event_file_writer")
+            self._events = importlib.import_module("tensorboardX.proto.event_pb2")
+        except ImportError as error:
+            error.add_note("TensorBoardLog writes with it: pip install tensorboardX")
+            raise
+        self._folder = os.fspath(folder)
+        self._file: Any = None
+
+    def __call__(self, epoch: _core.Epoch) -> None:
+        if self._file is None:
+            self._begin(epoch.number)
+        numbers = {
+            "loss": epoch.loss,
+            "learning_rate": epoch.learning_rate,
+            "seconds": epoch.seconds,
+        }
+        if epoch.validation is not None:
+            of = epoch.validation
+            for name, value in {"loss": of.loss, "accuracy": of.accuracy, **of.metrics}.items():
+                if isinstance(value, float):
+                    numbers[f"validation/{name}"] = value
+        event = self._events.Event(wall_time=time.time(), step=epoch.number)
+        for name, value in numbers.items():
+            event.summary.value.add(tag=name, simple_value=value)
+        self._file.write_event(event)
+        self._file.flush()
+
+    def _begin(self, first: int) -> None:
+        os.makedirs(self._folder, exist_ok=True)
+        # Files are read in the order of their names, which else have whole seconds alone.
+        prefix = os.path.join(self._folder, "events")
+        self._file = self._files.EventsWriter(prefix, filename_suffix=f".{time.time_ns()}")
+        start = self._events.SessionLog(status=self._events.SessionLog.START)
+        self._file.write_event(
+            self._events.Event(wall_time=time.time(), step=first, session_log=start)
+        )
