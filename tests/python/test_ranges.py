@@ -76,6 +76,7 @@ BY_NAME: dict[str, Any] = {
 }  # fmt: skip
 BY_TYPE = {"float": 0.5, "int": 1, "bool": False, "int | tuple[int, int]": (1, 1),
            "collections.abc.Sequence[int]": [1], "tuple[int, int, int]": (1, 1, 1),
+           "str | os.PathLike[str]": "a file",
            "MLCTensor": lambda: tg.MLCTensor(shape=[1, 1, 1, 1], fill_with_data=1.0)}  # fmt: skip
 one_weight = mps.MPSCNNConvolutionDescriptor.cnn_convolution_descriptor(
     with_kernel_width=1, kernel_height=1, input_feature_channels=1, output_feature_channels=1

@@ -1,7 +1,8 @@
 """Kills a training at drawn places, lets it go on from its checkpoint, and writes what came of it.
 
-python fit_to_kill.py FOLDER COUNT: line k of FOLDER/found.jsonl is that of the k-th place, from 1;
-line 0 that of the training that was not killed.
+python fit_to_kill.py FOLDER PLACES TIMES: line 0 of FOLDER/found.jsonl is that of the training that
+was not killed. So many that were killed at a moment of the fit follow, then so many that were
+killed after some time, mostly as they wrote a checkpoint.
 """
 
 import csv
@@ -10,6 +11,7 @@ import os
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +67,9 @@ def outcome(network: tg.MLCTrainingGraph, stop: tg.EarlyStopping, folder: Path) 
     return {"state": state, "best": stop.best, "epoch": stop.best_epoch, "rows": rows}
 
 
-def in_child(folder: Path, kill_at: int, every_steps: int) -> tuple[bool, int]:
+def in_child(
+    folder: Path, kill_at: int, every_steps: int, seconds: float | None = None
+) -> tuple[bool, int]:
     """Whether it was killed, and how many moments there were."""
     reading, writing = os.pipe()
     child = os.fork()
@@ -79,6 +83,9 @@ def in_child(folder: Path, kill_at: int, every_steps: int) -> tuple[bool, int]:
         os.write(writing, str(moment.count).encode())
         os._exit(0)
     os.close(writing)
+    if seconds is not None:
+        time.sleep(seconds)
+        os.kill(child, signal.SIGKILL)
     count = os.read(reading, 100)
     os.close(reading)
     _, status = os.waitpid(child, 0)
@@ -86,19 +93,24 @@ def in_child(folder: Path, kill_at: int, every_steps: int) -> tuple[bool, int]:
 
 
 def main() -> None:
-    folder, places = Path(sys.argv[1]), int(sys.argv[2])
+    folder, (places, times) = Path(sys.argv[1]), map(int, sys.argv[2:])
     draw = random.Random(1)
-    moments = 0
-    for k in range(places + 1):
-        for file in folder.glob("*.*"):
+    moments, whole = 0, 0.0
+    for k in range(1 + places + times):
+        for file in [*folder.glob("*.*"), *folder.glob(".*")]:
             if file.name != "found.jsonl":
                 file.unlink()
-        kill_at = draw.randrange(1, moments) if k else 0
-        killed, count = in_child(folder, kill_at, draw.choice([0, 1, 2, 3]))
+        if k <= places:
+            kill_at = draw.randrange(1, moments) if k else 0
+            begin = time.perf_counter()
+            killed, count = in_child(folder, kill_at, draw.choice([0, 1, 2, 3]))
+            whole = time.perf_counter() - begin if k == 0 else whole
+            moments = moments or count
+        else:
+            killed, _ = in_child(folder, 0, 1, draw.uniform(0.1, 1) * whole)
         if k:
-            assert killed, kill_at
+            assert killed or k > places, kill_at
             assert not in_child(folder, 0, 2)[0]
-        moments = moments or count
         with (folder / "found.jsonl").open("a") as found:
             found.write((folder / "end.json").read_text() + "\n")
 

@@ -16,14 +16,14 @@ from fit_to_kill import Moments, X, Y, fit, model, outcome
 import traingraph as tg
 from traingraph import nn
 
-KILLS = 50
+PLACES, TIMES = 50, 10
 
 
 def test_killed_fits_end_as_one_that_was_not(tmp_path: Path) -> None:
     program = [sys.executable, str(Path(__file__).with_name("fit_to_kill.py"))]
-    subprocess.run([*program, str(tmp_path), str(KILLS)], check=True, timeout=300)
+    subprocess.run([*program, str(tmp_path), str(PLACES), str(TIMES)], check=True, timeout=300)
     whole, *resumed = map(json.loads, (tmp_path / "found.jsonl").read_text().splitlines())
-    assert len(resumed) == KILLS
+    assert len(resumed) == PLACES + TIMES
     assert 5 < len(whole["rows"]) < 40  # the early stopping has ended it
     for found in resumed:
         assert found == whole
@@ -232,6 +232,7 @@ def test_files_with_a_wrong_place_are_refused(tmp_path: Path) -> None:
         ({"fit.heard": np.float32(1)}, "'fit.heard' of one int64 but got float32 ()"),
         ({"fit.order": None}, "expected of the fit in '{}' 'fit.order' but got none"),
         ({"fit.other": one}, "no 'fit.other' but got one"),
+        ({"fit.callbacks.1.waited": np.uint16(1)}, "of a type that tensors have but got U16"),
     ]:
         file = {name: value for name, value in (good | changed).items() if value is not None}
         safetensors.save_file({name: np.asarray(value) for name, value in file.items()}, path)
@@ -240,6 +241,19 @@ def test_files_with_a_wrong_place_are_refused(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=re.escape(text.format(path))):
             network.load(path)
         np.testing.assert_array_equal(network.predict(X), before)
+
+
+def test_a_place_behind_the_epoch_is_refused(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "run.safetensors"
+    interrupted().save(path)
+    file = safetensors.load_file(path) | {"fit.steps": np.array(2**62)}
+    safetensors.save_file(file, path)
+    stop = tg.EarlyStopping(patience=9)
+    with pytest.raises(
+        ValueError, match="go on with of at most 6 steps in an epoch but got one af"
+    ):
+        model().fit(X, Y, epochs=4, callbacks=[stop], resume=path)
 
 
 def test_metadata_is_kept(tmp_path: Path) -> None:
@@ -254,5 +268,5 @@ def test_metadata_is_kept(tmp_path: Path) -> None:
         network.save(path, metadata={"run": 7})
     with pytest.raises(ValueError, match=re.escape("[Checkpoint] expected a path but got an em")):
         tg.Checkpoint(path="")
-    with pytest.raises(ValueError, match="every_steps to be a finite number of 0 or more but"):
+    with pytest.raises(ValueError, match="every_steps to be 0 or more but got -1"):
         tg.Checkpoint(path="x", every_steps=-1)

@@ -437,6 +437,10 @@ Metadata ExecutableGraph::load(const std::string& path) {
   NamedData of_fit;
   for (StoredTensor tensor : file.tensors()) {
     if (state_->training && tensor.name.starts_with(kOfFit)) {
+      if (tensor.data.data_type == DataType::kInvalid) {
+        throw InvalidArgument("[load] expected of the fit in " + values.source + " '" +
+                              tensor.name + "' of a type that tensors have but got " + tensor.type);
+      }
       file.read(tensor);
       of_fit.emplace_back(std::move(tensor.name), std::move(tensor.data));
     } else {

@@ -109,7 +109,8 @@ const ClassDescription& Checkpoint::class_description() {
                                           "Saves the graph with the place of the fit.")
           .takes({argument<FilePath>("path", "The file, which is replaced."),
                   argument("every_steps", std::int64_t{0},
-                           "Also after each so many steps of an epoch; 0: after epochs alone."),
+                           "Also after each so many steps of an epoch; 0: after epochs alone.",
+                           &kLimit),
                   argument("metadata", Metadata(), "Texts by name, which load() returns.")})
           .made_by(
               "After each epoch, when all callbacks have heard of it. A fit with resume= goes on "

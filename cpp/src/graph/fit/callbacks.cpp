@@ -199,7 +199,7 @@ void CSVLog::resume(TrainingGraph& graph, int epoch, const NamedData& state) {
 Checkpoint::Checkpoint(std::string path, std::int64_t every_steps, Metadata metadata)
     : path_(std::move(path)), every_steps_(every_steps), metadata_(std::move(metadata)) {
   if (path_.empty()) refuse("Checkpoint", "a path", "an empty one");
-  expect_in(kNotNegative, "Checkpoint", "every_steps", static_cast<double>(every_steps_));
+  expect_in(kLimit, "Checkpoint", "every_steps", static_cast<double>(every_steps_));
 }
 
 bool Checkpoint::after_epoch(TrainingGraph&, const Epoch&) { return true; }

@@ -77,6 +77,12 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
   if ((place.samples == 0) != (begun.samples == 0)) refuse(source(place), source(begun));
   check_number("samples: ", place.samples, begun.samples);
   check_number("batch_size=", place.batch_size, begun.batch_size);
+  const std::int64_t batch = std::max<std::int64_t>(begun.batch_size, 1);
+  const std::int64_t all = (begun.samples + batch - 1) / batch;
+  if (begun.samples != 0 && place.steps > all) {
+    throw InvalidArgument("[fit] expected a fit to go on with of at most " + std::to_string(all) +
+                          " steps in an epoch but got one after " + std::to_string(place.steps));
+  }
   const auto seed_of = [](const FitPlace& of) {
     return of.shuffle_seed ? "shuffle_seed=" + std::to_string(*of.shuffle_seed) : "shuffle=False";
   };
