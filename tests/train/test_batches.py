@@ -238,8 +238,10 @@ def test_a_fit_goes_on_amid_the_batches_of_an_epoch(tmp_path: Path) -> None:
     ({"batches": [X]}, "batches: (inputs, labels) or (inputs, labels, label_weights) but got "
                        "'numpy.ndarray'"),
     ({"batches": [(X,)]}, "but got 1 items"),
+    ({"batches": [(X.tobytes(), Y)]}, "expected float32 but got raw bytes in batch 1 of epoch 1"),
+    ({"batches": [({"z": X}, Y)]}, "'x'; got 'z'"),
     ({"batches": []}, "expected batches for epoch 1 but got none"),
-], ids=range(9))  # fmt: skip
+], ids=range(11))  # fmt: skip
 def test_mistakes_are_told(given: dict[str, Any], text: str) -> None:
     with pytest.raises((TypeError, ValueError), match=re.escape(text)):
         model().fit(**given)

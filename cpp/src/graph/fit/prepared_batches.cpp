@@ -25,7 +25,8 @@ constexpr std::chrono::milliseconds kBetweenLooks{20};
 // The function may use its arrays again for the next batch.
 void own(NamedData& arrays) {
   for (auto& [name, data] : arrays) {
-    if (data.gpu >= 0 || data.bytes == nullptr) continue;
+    // Raw bytes are refused.
+    if (data.gpu >= 0 || data.bytes == nullptr || data.data_type == DataType::kInvalid) continue;
     data = TensorData::copy_of(data.bytes, data.length, data.data_type, data.shape);
   }
 }
