@@ -33,6 +33,10 @@ def gelu_slope(x: Any) -> Any:
     return np.where(np.abs(x) > 30, step(x), s + bend)
 
 
+def erf(x: Any) -> Any:
+    return np.vectorize(math.erf, otypes=[WIDE])(x)
+
+
 def times_log(x: Any, y: Any) -> Any:
     return np.where(x == 0, 0, x * np.log(y))
 
@@ -270,6 +274,9 @@ FUNCTIONS = {
         lambda x, y, p, q: x * np.clip(x + 3, 0, 6) / 6,
         lambda x, y, p, q: np.where(x <= -3, 0, np.where(x >= 3, 1, (2 * x + 3) / 6)),
     ),
+    "erf": of(
+        lambda x, y, p, q: erf(x), lambda x, y, p, q: 2 * np.exp(-x * x) / np.sqrt(WIDE(math.pi))
+    ),
     "huber": of(
         lambda x, y, p, q: huber(x, y, p),
         lambda x, y, p, q: np.clip(x - y, -p, p),
@@ -287,5 +294,31 @@ FUNCTIONS = {
         lambda x, y, p, q: sigmoid(x) - y,
         lambda x, y, p, q: -x,
         held=(1,),
+    ),
+}
+
+# Activations made of several rows, by their names. p and q are a and b.
+ROOT = np.sqrt(WIDE(0.5))
+COMPOSED = {
+    "silu": of(
+        lambda x, y, p, q: x * sigmoid(x),
+        lambda x, y, p, q: sigmoid(x) * (1 + x * sigmoid(-x)),
+    ),
+    "gelu_erf": of(
+        lambda x, y, p, q: x * (1 + erf(x * ROOT)) / 2,
+        lambda x, y, p, q: (
+            (1 + erf(x * ROOT)) / 2 + x * np.exp(-x * x / 2) / np.sqrt(2 * WIDE(math.pi))
+        ),
+    ),
+    "mish": of(
+        lambda x, y, p, q: x * np.tanh(soft_plus(x)),
+        lambda x, y, p, q: (
+            np.tanh(soft_plus(x)) + x * sigmoid(x) / np.cosh(np.minimum(soft_plus(x), 5000)) ** 2
+        ),
+    ),
+    "squareplus": of(
+        lambda x, y, p, q: (x + np.hypot(x, np.sqrt(WIDE(q)))) / 2,
+        lambda x, y, p, q: (1 + x / np.hypot(x, np.sqrt(WIDE(q)))) / 2,
+        at=[(1, 4), (1, 0.25)],
     ),
 }

@@ -1,5 +1,7 @@
 """Activations: values, gradients and kinks of every type, defaults of a and b, and factories."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,10 @@ def sigmoid(x):
 
 def gelu(x):
     return x / 2 * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))
+
+
+def erf(x):
+    return np.vectorize(math.erf)(x)
 
 
 def case(name, layer, expected, *kinks):
@@ -118,6 +124,11 @@ CASES = [
     case("hard swish", L.hard_swish, lambda x: x * np.clip(x + 3, 0, 6) / 6, -3.0, 3.0),
     case("clamp", of("clamp"), lambda x: np.ones_like(x)),
     case("clamp a b", lambda: L.clamp(min=-1.5, max=2.0), lambda x: np.clip(x, -1.5, 2), -1.5, 2.0),
+    case("silu", L.silu, lambda x: x * sigmoid(x)),
+    case("gelu erf", L.gelu_erf, lambda x: x / 2 * (1 + erf(x / np.sqrt(2)))),
+    case("mish", L.mish, lambda x: x * np.tanh(np.log1p(np.exp(x)))),
+    case("squareplus", L.squareplus, lambda x: (x + np.sqrt(x * x + 4)) / 2),
+    case("squareplus b", lambda: L.squareplus(b=0.25), lambda x: (x + np.sqrt(x * x + 0.25)) / 2),
     Case("an image", L.relu, lambda x: np.maximum(x, 0), [(2, 3, 4, 5)], rows=True),
     Case("one number", L.tanh, np.tanh, [(1,)]),
 ]
@@ -172,6 +183,10 @@ DEFAULTS = {
     "soft_shrink": (0.5, 1, 1),
     "threshold": (1, 1, 1),
     "clamp": (1, 1, 1),
+    "silu": (1, 1, 1),
+    "gelu_erf": (1, 1, 1),
+    "mish": (1, 1, 1),
+    "squareplus": (1, 4, 1),
 }
 
 
@@ -206,6 +221,14 @@ def test_factory_descriptors(layer, a, b):
 def test_celu_refuses_zero():
     with pytest.raises(ValueError, match="expected a of CELU other than 0"):
         L.celu(a=0.0)
+
+
+@pytest.mark.parametrize("b", [0.0, -4.0])
+def test_squareplus_refuses_what_has_no_root(b):
+    with pytest.raises(
+        ValueError, match=rf"\[Activation\] expected b to be 2\*\*-126 or more but got {b:g}"
+    ):
+        L.squareplus(b=b)
 
 
 def test_wrong_sources():

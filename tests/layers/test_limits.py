@@ -5,7 +5,7 @@ import pytest
 
 import traingraph as tg
 from limits import assert_equals, at_once, limit, pairs, points
-from scalar_formulas import FUNCTIONS, INF, sigmoid
+from scalar_formulas import COMPOSED, FUNCTIONS, INF, sigmoid
 
 everywhere = pytest.mark.parametrize(
     ("device", "dtype"),
@@ -36,12 +36,17 @@ ACTIVATIONS = {
     "gelu": ("gelu", []),
     "hard_swish": ("hard_swish", []),
     "clamp": ("clip", []),
+    "silu": ("silu", []),
+    "gelu_erf": ("gelu_erf", []),
+    "mish": ("mish", []),
+    "squareplus": ("squareplus", []),
 }
+FORMULAS = FUNCTIONS | COMPOSED
 # Layers take finite parameters, but for the limits of clamp.
 CASES = [
     (kind, name, *pq)
     for kind, (name, more) in ACTIVATIONS.items()
-    for pq in [*FUNCTIONS[name].parameters, *more]
+    for pq in [*FORMULAS[name].parameters, *more]
     if kind == "clamp" or INF not in np.abs(pq)
 ]
 
@@ -107,7 +112,7 @@ def test_activation(kind, name, p, q, device, dtype):
         return graph.node(layer_of(kind, p, q), source=source)
 
     value, (slope,) = differentiate(build, [x], dtype, device)
-    f = FUNCTIONS[name]
+    f = FORMULAS[name]
     assert_equals(value.ravel(), over(f.value), x.ravel())
     known = ~np.isnan(x.ravel())  # what flows there is the gradient of other layers times anything
     assert_equals(slope.ravel()[known], over(f.slopes[0])[known], x.ravel()[known])
@@ -180,7 +185,7 @@ def test_a_chain_is_what_its_parts_are(chain, kind, name, p, q, device, dtype):
     if (kind, p, chain, device) == ("relu", 0, "convolution", "cpu"):
         # oneDNN's relu either hides NaN or, what is taken, makes it of -∞.
         x = x[x != -np.inf][:, None]
-    f = FUNCTIONS[name]
+    f = FORMULAS[name]
     parameters = single(p, q)
     right = [
         limit(lambda a, g=g: g(a, None, *parameters), [x.ravel()]) for g in (f.value, *f.slopes)

@@ -93,6 +93,10 @@ ACTIVATIONS = {
     "soft plus": A.soft_plus,
     "soft sign": A.soft_sign,
     "hard swish": A.hard_swish,
+    "silu": A.silu,
+    "gelu erf": A.gelu_erf,
+    "mish": A.mish,
+    "squareplus": A.squareplus,
 }
 NORM = lambda: tg.MLCBatchNormalizationLayer(feature_channel_count=4)  # noqa: E731
 FAMILIES = [

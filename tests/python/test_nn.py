@@ -158,6 +158,10 @@ ACTIVATIONS = {
     "tanh_shrink": tg.MLCActivationLayer.tanh_shrink(),
     "gelu": tg.MLCActivationLayer.gelu(),
     "hard_swish": tg.MLCActivationLayer.hard_swish(),
+    "silu": tg.MLCActivationLayer.silu(),
+    "gelu_erf": tg.MLCActivationLayer.gelu_erf(),
+    "mish": tg.MLCActivationLayer.mish(),
+    "squareplus": tg.MLCActivationLayer.squareplus(),
 }
 
 

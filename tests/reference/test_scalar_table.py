@@ -7,26 +7,16 @@ import numpy as np
 import pytest
 
 from op_harness import check_gradients, forward, gradients, scalar_list, testing
+from scalar_formulas import FUNCTIONS
 
 TABLE = testing.scalar_table()
 
-GELU_C = 0.7978845608
-GELU_K = 0.044715
 SELU_SCALE = 1.0507009873554805
 SELU_ALPHA = 1.6732632423543772
 
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
-
-
-def gelu(x):
-    return 0.5 * x * (1 + np.tanh(GELU_C * (x + GELU_K * x**3)))
-
-
-def gelu_derivative(x):
-    t = np.tanh(GELU_C * (x + GELU_K * x**3))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * GELU_C * (1 + 3 * GELU_K * x * x)
 
 
 def select(condition, x, y):
@@ -56,160 +46,98 @@ def row(
     return Row(value, list(parameters), kinks, positive, inside, inside_y)
 
 
-ROWS = {
+# Where other numbers than the usual ones are tried.
+WHERE = {
+    "minimum": {"kinks": lambda x, y, p, q: [x - y]},
+    "maximum": {"kinks": lambda x, y, p, q: [x - y]},
+    "scale": {"parameters": [(-1.5, 0)]},
+    "affine": {"parameters": [(1, 0), (-1.5, 0.25)]},
+    "multiply_add": {"parameters": [(0.9, -0.1)]},
+    "sqrt": {"positive": True},
+    "rsqrt": {"positive": True},
+    "clip": {
+        "parameters": [(-1, 1), (0.5, 2), (1, 1), (1, -1)],
+        "kinks": lambda x, y, p, q: [x - p, x - q],
+    },
+    "log": {"positive": True},
+    "power": {"parameters": [(0.5, 0), (-1.5, 0)], "positive": True},
+    "floor": {"kinks": lambda x, y, p, q: [x - np.rint(x)]},
+    "round": {"kinks": lambda x, y, p, q: [x - np.floor(x) - 0.5]},
+    "ceil": {"kinks": lambda x, y, p, q: [x - np.rint(x)]},
+    "tan": {"kinks": lambda x, y, p, q: [0.03 * np.cos(x)]},
+    "asin": {"inside": (-0.98, 0.98)},
+    "acos": {"inside": (-0.98, 0.98)},
+    "acosh": {"inside": (1.02, 9)},
+    "atanh": {"inside": (-0.98, 0.98)},
+    "log2": {"positive": True},
+    "pow": {"positive": True},
+    "pow_slope": {"positive": True},
+    "times_log": {"inside_y": (0.05, 3)},
+    "where_nonzero": {"parameters": [(2.5, 0)]},
+    "relu": {"kinks": lambda x, y, p, q: [x]},
+    "leaky_relu": {
+        "parameters": [(0.01, 0), (0.3, 0), (-0.5, 0), (2, 0)],
+        "kinks": lambda x, y, p, q: [x],
+    },
+    "parametric_relu": {"kinks": lambda x, y, p, q: [x]},
+    "hard_sigmoid": {
+        "parameters": [(0.2, 0.5), (-0.3, 0.1)],
+        "kinks": lambda x, y, p, q: [p * x + q, p * x + q - 1],
+    },
+    "tanh": {"parameters": [(1, 1), (-2, 0.5), (1.5, -0.7), (0, 1)]},
+    "absolute": {"kinks": lambda x, y, p, q: [x]},
+    "soft_plus": {"parameters": [(1, 1), (0.5, 2), (-1, -0.5), (1, 0)]},
+    "elu": {"parameters": [(1, 0), (0.3, 0), (0, 0), (-0.5, 0)], "kinks": lambda x, y, p, q: [x]},
+    "relun": {
+        "parameters": [(0, 6), (1, 1), (0.1, 0.5), (-1, 1.5), (0.5, -0.5)],
+        "kinks": lambda x, y, p, q: [x, select(x >= 0, x, p * x) - q],
+    },
+    "selu": {"kinks": lambda x, y, p, q: [x]},
+    "celu": {"parameters": [(1, 0), (0.3, 0), (2, 0), (-1.5, 0)], "kinks": lambda x, y, p, q: [x]},
+    "hard_shrink": {
+        "parameters": [(0.5, 0), (0, 0), (-1, 0)],
+        "kinks": lambda x, y, p, q: [x - p, x + p],
+    },
+    "soft_shrink": {"parameters": [(0.5, 0), (0, 0)], "kinks": lambda x, y, p, q: [x - p, x + p]},
+    "threshold": {"parameters": [(1, 1), (-0.5, 3)], "kinks": lambda x, y, p, q: [x - p]},
+    "hard_swish": {"kinks": lambda x, y, p, q: [x - 3, x + 3]},
+    "huber": {"parameters": [(1, 0), (0.4, 0)]},
+}
+ROWS = {name: row(f.value, **WHERE.get(name, {})) for name, f in FUNCTIONS.items()}
+# Gradients of x, which y is.
+OF_SOURCE = {"soft_plus": (0.5, 2), "soft_sign": (0, 0), "log_sigmoid": (0, 0), "celu": (2, 0)}
+OF_SOURCE |= {"hard_shrink": (0.5, 0), "tanh_shrink": (0, 0), "threshold": (0.5, 0)}
+OF_SOURCE |= {"gelu": (0, 0), "hard_swish": (0, 0)}
+ROWS |= {
+    f"{name}_gradient": row(
+        lambda x, y, p, q, slope=FUNCTIONS[name].slopes[0]: x * slope(y, y, p, q), [pq]
+    )
+    for name, pq in OF_SOURCE.items()
+}
+# What other gradients are made of, and the constant.
+ROWS |= {
     "constant": row(lambda x, y, p, q: np.full((), p), [(2.5, 0)]),
-    "identity": row(lambda x, y, p, q: x),
-    "add": row(lambda x, y, p, q: x + y),
-    "subtract": row(lambda x, y, p, q: x - y),
-    "multiply": row(lambda x, y, p, q: x * y),
-    "divide": row(lambda x, y, p, q: x / y),
-    "minimum": row(lambda x, y, p, q: np.minimum(x, y), kinks=lambda x, y, p, q: [x - y]),
-    "maximum": row(lambda x, y, p, q: np.maximum(x, y), kinks=lambda x, y, p, q: [x - y]),
-    "difference": row(lambda x, y, p, q: x - y),
     "minimum_gradient": row(lambda x, y, p, q: select(y < 0, x, select(y == 0, x / 2, 0))),
-    "negate": row(lambda x, y, p, q: -x),
-    "scale": row(lambda x, y, p, q: p * x, [(-1.5, 0)]),
-    "affine": row(lambda x, y, p, q: p * x + q, [(1, 0), (-1.5, 0.25)]),
-    "multiply_add": row(lambda x, y, p, q: p * x + q * y, [(0.9, -0.1)]),
-    "square": row(lambda x, y, p, q: x * x),
-    "sqrt": row(lambda x, y, p, q: np.sqrt(x), positive=True),
-    "rsqrt": row(lambda x, y, p, q: 1 / np.sqrt(x), positive=True),
-    "reciprocal": row(lambda x, y, p, q: 1 / x),
-    "sign": row(lambda x, y, p, q: np.sign(x)),
-    "clip": row(
-        lambda x, y, p, q: np.minimum(np.maximum(x, p), q),
-        [(-1, 1), (0.5, 2), (1, 1), (1, -1)],
-        lambda x, y, p, q: [x - p, x - q],
-    ),
-    "exp": row(lambda x, y, p, q: np.exp(x)),
-    "log": row(lambda x, y, p, q: np.log(x), positive=True),
-    "power": row(lambda x, y, p, q: x**p, [(0.5, 0), (-1.5, 0)], positive=True),
-    "floor": row(lambda x, y, p, q: np.floor(x), kinks=lambda x, y, p, q: [x - np.rint(x)]),
-    "round": row(lambda x, y, p, q: np.rint(x), kinks=lambda x, y, p, q: [x - np.floor(x) - 0.5]),
-    "ceil": row(lambda x, y, p, q: np.ceil(x), kinks=lambda x, y, p, q: [x - np.rint(x)]),
-    "sin": row(lambda x, y, p, q: np.sin(x)),
-    "cos": row(lambda x, y, p, q: np.cos(x)),
-    "tan": row(lambda x, y, p, q: np.tan(x), kinks=lambda x, y, p, q: [0.03 * np.cos(x)]),
-    "asin": row(lambda x, y, p, q: np.arcsin(x), inside=(-0.98, 0.98)),
-    "acos": row(lambda x, y, p, q: np.arccos(x), inside=(-0.98, 0.98)),
-    "atan": row(lambda x, y, p, q: np.arctan(x)),
-    "sinh": row(lambda x, y, p, q: np.sinh(x)),
-    "cosh": row(lambda x, y, p, q: np.cosh(x)),
-    "asinh": row(lambda x, y, p, q: np.arcsinh(x)),
     "asinh_gradient": row(lambda x, y, p, q: x / np.hypot(y, 1)),
-    "acosh": row(lambda x, y, p, q: np.arccosh(x), inside=(1.02, 9)),
-    "atanh": row(lambda x, y, p, q: np.arctanh(x), inside=(-0.98, 0.98)),
-    "exp2": row(lambda x, y, p, q: np.exp2(x)),
-    "log2": row(lambda x, y, p, q: np.log2(x), positive=True),
-    "pow": row(lambda x, y, p, q: np.power(x, y), positive=True),
-    "pow_slope": row(lambda x, y, p, q: y * np.power(x, y - 1), positive=True),
-    "times_log": row(lambda x, y, p, q: x * np.log(y), inside_y=(0.05, 3)),
-    "times_log_slope": row(lambda x, y, p, q: x / y),
-    "multiply_no_nan": row(lambda x, y, p, q: select(y == 0, 0, x * y)),
-    "factor_no_nan": row(lambda x, y, p, q: x),
-    "divide_no_nan": row(lambda x, y, p, q: select(y == 0, 0, x / y)),
-    "where_nonzero": row(lambda x, y, p, q: select(y == 0, p, x), [(2.5, 0)]),
-    "mask": row(lambda x, y, p, q: select(y == 0, 0, x * y)),
-    "relu": row(lambda x, y, p, q: np.maximum(x, 0), kinks=lambda x, y, p, q: [x]),
     "relu_gradient": row(lambda x, y, p, q: select(y > 0, x, 0)),
-    "leaky_relu": row(
-        lambda x, y, p, q: select(x >= 0, x, p * x),
-        [(0.01, 0), (0.3, 0), (-0.5, 0), (2, 0)],
-        lambda x, y, p, q: [x],
-    ),
     "leaky_relu_gradient": row(lambda x, y, p, q: select(y > 0, x, p * x), [(0.3, 0)]),
-    "parametric_relu": row(
-        lambda x, y, p, q: select(x >= 0, x, y * x), kinks=lambda x, y, p, q: [x]
-    ),
-    "parametric_relu_slope": row(lambda x, y, p, q: select(x > 0, 1, y)),
-    "sigmoid": row(lambda x, y, p, q: sigmoid(x)),
     "sigmoid_gradient": row(lambda x, y, p, q: x * y * (1 - y)),
-    "hard_sigmoid": row(
-        lambda x, y, p, q: np.clip(p * x + q, 0, 1),
-        [(0.2, 0.5), (-0.3, 0.1)],
-        lambda x, y, p, q: [p * x + q, p * x + q - 1],
-    ),
     "hard_sigmoid_gradient": row(
         lambda x, y, p, q: select((y > 0) & (y < 1), p * x, 0), [(0.2, 0)]
     ),
-    "tanh": row(lambda x, y, p, q: p * np.tanh(q * x), [(1, 1), (-2, 0.5), (1.5, -0.7), (0, 1)]),
     "tanh_gradient": row(lambda x, y, p, q: x * q * (p - y * y / p), [(1, 1), (-2, 0.5)]),
-    "absolute": row(lambda x, y, p, q: np.abs(x), kinks=lambda x, y, p, q: [x]),
-    "soft_plus": row(
-        lambda x, y, p, q: p * np.logaddexp(0, q * x), [(1, 1), (0.5, 2), (-1, -0.5), (1, 0)]
-    ),
-    "soft_plus_gradient": row(lambda x, y, p, q: x * p * q * sigmoid(q * y), [(0.5, 2)]),
-    "soft_sign": row(lambda x, y, p, q: x / (1 + np.abs(x))),
-    "soft_sign_gradient": row(lambda x, y, p, q: x / (1 + np.abs(y)) ** 2),
-    "elu": row(
-        lambda x, y, p, q: select(x >= 0, x, p * np.expm1(x)),
-        [(1, 0), (0.3, 0), (0, 0), (-0.5, 0)],
-        lambda x, y, p, q: [x],
-    ),
     "elu_gradient": row(
         lambda x, y, p, q: x * select(y > 0, 1, y + p if p >= 0 else p * np.exp(y)),
         [(0.3, 0), (-0.5, 0)],
-    ),
-    "relun": row(
-        lambda x, y, p, q: np.minimum(select(x >= 0, x, p * x), q),
-        [(0, 6), (1, 1), (0.1, 0.5), (-1, 1.5), (0.5, -0.5)],
-        lambda x, y, p, q: [x, select(x >= 0, x, p * x) - q],
     ),
     "relun_gradient": row(
         lambda x, y, p, q: select(select(y > 0, y, p * y) < q, select(y > 0, x, p * x), 0),
         [(0.1, 1)],
     ),
-    "log_sigmoid": row(lambda x, y, p, q: -np.logaddexp(0, -x)),
-    "log_sigmoid_gradient": row(lambda x, y, p, q: x * sigmoid(-y)),
-    "selu": row(
-        lambda x, y, p, q: SELU_SCALE * select(x > 0, x, SELU_ALPHA * np.expm1(x)),
-        kinks=lambda x, y, p, q: [x],
-    ),
     "selu_gradient": row(
         lambda x, y, p, q: x * select(y > 0, SELU_SCALE, y + SELU_SCALE * SELU_ALPHA)
     ),
-    "celu": row(
-        lambda x, y, p, q: np.maximum(0, x) + np.minimum(0, p * np.expm1(x / p)),
-        [(1, 0), (0.3, 0), (2, 0), (-1.5, 0)],
-        lambda x, y, p, q: [x],
-    ),
-    "celu_gradient": row(lambda x, y, p, q: x * select(y > 0, 1, np.exp(y / p)), [(2, 0)]),
-    "hard_shrink": row(
-        lambda x, y, p, q: select((x > p) | (x < -p), x, 0),
-        [(0.5, 0), (0, 0), (-1, 0)],
-        lambda x, y, p, q: [x - p, x + p],
-    ),
-    "hard_shrink_gradient": row(lambda x, y, p, q: select((y > p) | (y < -p), x, 0), [(0.5, 0)]),
-    "soft_shrink": row(
-        lambda x, y, p, q: select(x > p, x - p, select(x < -p, x + p, 0)),
-        [(0.5, 0), (0, 0)],
-        lambda x, y, p, q: [x - p, x + p],
-    ),
-    "tanh_shrink": row(lambda x, y, p, q: x - np.tanh(x)),
-    "tanh_shrink_gradient": row(lambda x, y, p, q: x * np.tanh(y) ** 2),
-    "threshold": row(
-        lambda x, y, p, q: select(x > p, x, q), [(1, 1), (-0.5, 3)], lambda x, y, p, q: [x - p]
-    ),
-    "threshold_gradient": row(lambda x, y, p, q: select(y > p, x, 0), [(0.5, 0)]),
-    "gelu": row(lambda x, y, p, q: gelu(x)),
-    "gelu_gradient": row(lambda x, y, p, q: x * gelu_derivative(y)),
-    "hard_swish": row(
-        lambda x, y, p, q: x * np.clip(x + 3, 0, 6) / 6, kinks=lambda x, y, p, q: [x - 3, x + 3]
-    ),
-    "hard_swish_gradient": row(
-        lambda x, y, p, q: x * select(y <= -3, 0, select(y >= 3, 1, (2 * y + 3) / 6))
-    ),
     "clamp_gradient": row(lambda x, y, p, q: select((y > p) & (y < q), x, 0), [(-1, 1)]),
-    "huber": row(
-        lambda x, y, p, q: select(
-            np.abs(x - y) <= p, 0.5 * (x - y) ** 2, p * (np.abs(x - y) - 0.5 * p)
-        ),
-        [(1, 0), (0.4, 0)],
-    ),
-    "label_product": row(lambda x, y, p, q: x * y),
-    "sigmoid_cross_entropy": row(
-        lambda x, y, p, q: -y * np.log(sigmoid(x)) - (1 - y) * np.log(1 - sigmoid(x))
-    ),
 }
 
 CASES = [(name, p, q) for name, r in ROWS.items() for p, q in r.parameters]
@@ -390,7 +318,20 @@ def test_sigmoid_cross_entropy_at_large_logits():
 @everywhere
 @pytest.mark.parametrize(
     "name",
-    ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "floor", "round", "ceil"],
+    [
+        "sin",
+        "tan",
+        "asin",
+        "atan",
+        "sinh",
+        "tanh",
+        "asinh",
+        "atanh",
+        "erf",
+        "floor",
+        "round",
+        "ceil",
+    ],
 )
 def test_zero_keeps_its_sign(name, device, dtype):
     x = np.array([0.0, -0.0] * 20, dtype)

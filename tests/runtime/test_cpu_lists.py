@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from cpu_ops import LAYOUTS, check, numbers, on_cpu, scalars
 
-from op_harness import forward
+from op_harness import forward, testing
 
 BIAS_RELU = scalars(2, [("add", 0, 1, 0, 0), ("relu", 2, -1, 0, 0)])
 LISTS = {
@@ -149,7 +149,8 @@ def test_random_lists():
 
 
 @pytest.mark.parametrize(
-    "function", ["exp", "log", "tanh", "sigmoid", "gelu", "elu", "selu", "log_sigmoid", "soft_plus"]
+    "function",
+    ["exp", "log", "tanh", "erf", "sigmoid", "gelu", "elu", "selu", "log_sigmoid", "soft_plus"],
 )
 def test_functions_stay_close_over_wide_ranges(function):
     """A few units in the last place, from denormals to infinities; NaN comes through."""
@@ -167,6 +168,12 @@ def test_functions_stay_close_over_wide_ranges(function):
     # Where the result is a difference of close numbers, an ulp of 1 is what counts.
     absolute = {"gelu": 2e-6}.get(function, 1e-37)
     np.testing.assert_allclose(got, rounded, rtol=1e-6, atol=absolute)
+
+
+@pytest.mark.parametrize("name", ["silu", "gelu_erf", "mish", "squareplus"])
+def test_activations_are_one_loop_each(name):
+    """Their lists are made when compiling the library and again by a graph: in one order."""
+    assert testing.activation_loops()[name] == (True, True)
 
 
 def test_padding_stays_zero():

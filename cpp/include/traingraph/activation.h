@@ -27,6 +27,11 @@ enum class ActivationType : int {
   kGELU = 18,
   kHardSwish = 19,
   kClamp = 20,
+  // Additions to ML Compute.
+  kSiLU = 21,
+  kGELUErf = 22,
+  kMish = 23,
+  kSquareplus = 24,
 };
 
 // Parameters a, b, c of the activation; what each means stands in the documentation's table.
@@ -58,5 +63,8 @@ class TRAINGRAPH_API Activation final : public Layer {
 
 // "ReLU", "Hard Sigmoid", …
 TRAINGRAPH_API const char* debug_description(ActivationType type);
+
+// "relu", "hard_sigmoid", …, in the order of the types.
+TRAINGRAPH_API std::vector<std::string> activation_names();
 
 }  // namespace traingraph

@@ -51,7 +51,7 @@ struct LstmAttributes {
   }
   bool operator==(const LstmAttributes&) const = default;
 
-  static constexpr int kMostRegisters = 32;  // of a list
+  static constexpr int kMostRegisters = 64;  // of a list
 };
 
 // Where the operands of both ops are; kNone (-1) for those that are not there.

@@ -5,12 +5,18 @@
 // channel. Steps are (function, x, y) over registers: inputs first, then one per step.
 #pragma once
 
-#include "ir/scalar.h"
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "ir/activations.h"
+#include "ir/scalar_gradient.h"
+#include "ir/scalar_simplify.h"
 
 namespace traingraph::ir {
 
 struct PrecompiledStep {
-  Scalar function;
+  Scalar function = Scalar::identity;
   int x = -1;
   int y = -1;
 };
@@ -113,29 +119,84 @@ TRAINGRAPH_LIST(rmsprop_momentum, "vvvvs",
 #undef TRAINGRAPH_LIST
 #undef TRAINGRAPH_UNPACK
 
+// An activation, or its gradient as the op `elementwise` derives it.
+constexpr ScalarList list_of(std::size_t type, bool gradient) {
+  const ScalarList forward = kActivations[type].list(1, 1);
+  if (!gradient) return forward;
+  std::vector<int> kept;
+  return without_dead_code(simplified(differentiated(forward, {1})), kept);
+}
+
+// A list of one result, out of its vectors.
+struct Copied {
+  std::size_t inputs, size;
+  int result;
+  PrecompiledStep steps[32] = {};
+
+  constexpr explicit Copied(const ScalarList& list)
+      : inputs(static_cast<std::size_t>(list.inputs)),
+        size(list.code.size()),
+        result(list.results[0]) {
+    for (std::size_t k = 0; k < size; ++k) {
+      steps[k] = {list.code[k].function, list.code[k].x, list.code[k].y};
+    }
+  }
+};
+template <std::size_t kActivation, bool kGradient>
+struct Source {
+  static constexpr Copied list{list_of(kActivation, kGradient)};
+};
+
+// Arrays of their own, for device code reads no others.
+template <class Of, class Inputs, class Steps>
+struct Arrays;
+template <class Of, std::size_t... input, std::size_t... step>
+struct Arrays<Of, std::index_sequence<input...>, std::index_sequence<step...>> {
+  static constexpr char kinds[sizeof...(input) + 1] = {"v"[0 * input]...};
+  static constexpr PrecompiledStep steps[sizeof...(step)] = {Of::list.steps[step]...};
+  static constexpr int results[1] = {Of::list.result};
+};
+template <class Of>
+using ArraysOf =
+    Arrays<Of, std::make_index_sequence<Of::list.inputs>, std::make_index_sequence<Of::list.size>>;
+
 }  // namespace precompiled
 
-// clang-format off
-#define TRAINGRAPH_PRECOMPILED_LISTS(X) \
-  X(bias) \
-  X(bias_relu) \
-  X(channel_scale) \
-  X(channel_subtract) \
-  X(channel_affine) \
-  X(channel_broadcast) \
-  X(sum_relu) \
-  X(relu_gradient_sum) \
-  X(sgd) \
-  X(sgd_decay) \
-  X(momentum) \
-  X(momentum_decay) \
-  X(nesterov) \
-  X(nesterov_decay) \
-  X(adam) \
-  X(adam_decay) \
-  X(adam_w) \
-  X(rmsprop) \
-  X(rmsprop_momentum)
-// clang-format on
+template <class... L>
+struct Lists {};
+template <class... L>
+constexpr std::size_t count(Lists<L...>) {
+  return sizeof...(L);
+}
+template <class... A, class... B>
+constexpr Lists<A..., B...> operator+(Lists<A...>, Lists<B...>) {
+  return {};
+}
+
+// Single functions have a loop anyway.
+template <std::size_t kActivation>
+constexpr auto lists_of_activation() {
+  using Forward = precompiled::Source<kActivation, false>;
+  using Gradient = precompiled::Source<kActivation, true>;
+  if constexpr (Forward::list.size == 1) {
+    return Lists<>();
+  } else {
+    return Lists<precompiled::ArraysOf<Forward>, precompiled::ArraysOf<Gradient>>();
+  }
+}
+template <std::size_t... kActivation>
+constexpr auto lists_of_activations(std::index_sequence<kActivation...>) {
+  return (Lists<>() + ... + lists_of_activation<kActivation>());
+}
+
+using PrecompiledLists =
+    decltype(Lists<precompiled::bias, precompiled::bias_relu, precompiled::channel_scale,
+                   precompiled::channel_subtract, precompiled::channel_affine,
+                   precompiled::channel_broadcast, precompiled::sum_relu,
+                   precompiled::relu_gradient_sum, precompiled::sgd, precompiled::sgd_decay,
+                   precompiled::momentum, precompiled::momentum_decay, precompiled::nesterov,
+                   precompiled::nesterov_decay, precompiled::adam, precompiled::adam_decay,
+                   precompiled::adam_w, precompiled::rmsprop, precompiled::rmsprop_momentum>() +
+             lists_of_activations(std::make_index_sequence<std::size(kActivations)>()));
 
 }  // namespace traingraph::ir

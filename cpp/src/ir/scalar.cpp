@@ -1,8 +1,5 @@
-// Edits scalar lists: adds instructions, removes dead code, joins two lists, and prints them.
+// Joins two scalar lists, and prints them.
 #include "ir/scalar.h"
-
-#include <algorithm>
-#include <array>
 
 #include "ir/number_text.h"
 
@@ -35,11 +32,6 @@ void append(ScalarList& list, const std::vector<Instruction>& code, std::vector<
 const char* name(Scalar function) { return kRows[static_cast<std::size_t>(function)].name; }
 int arity(Scalar function) { return kRows[static_cast<std::size_t>(function)].arity; }
 
-int ScalarList::add(Scalar function, int x, int y, double p, double q) {
-  code.push_back({function, x, y, p, q});
-  return registers() - 1;
-}
-
 std::string to_string(const ScalarList& list) {
   PlainStream text;
   auto reg = [&](int r) {
@@ -62,43 +54,6 @@ std::string to_string(const ScalarList& list) {
     text << (k > 0 ? ", " : "") << reg(list.results[k]);
   }
   return text.str();
-}
-
-ScalarList without_dead_code(const ScalarList& list, std::vector<int>& kept) {
-  std::vector<bool> live(static_cast<std::size_t>(list.registers()), false);
-  for (int result : list.results) live[static_cast<std::size_t>(result)] = true;
-  for (std::size_t k = list.code.size(); k-- > 0;) {
-    if (!live[static_cast<std::size_t>(list.inputs) + k]) continue;
-    for (int operand : {list.code[k].x, list.code[k].y}) {
-      if (operand >= 0) live[static_cast<std::size_t>(operand)] = true;
-    }
-  }
-  kept.clear();
-  std::vector<int> map(static_cast<std::size_t>(list.registers()), -1);
-  for (int i = 0; i < list.inputs; ++i) {
-    if (!live[static_cast<std::size_t>(i)]) continue;
-    map[static_cast<std::size_t>(i)] = static_cast<int>(kept.size());
-    kept.push_back(i);
-  }
-  ScalarList result;
-  result.inputs = static_cast<int>(kept.size());
-  for (std::size_t k = 0; k < list.code.size(); ++k) {
-    const std::size_t reg = static_cast<std::size_t>(list.inputs) + k;
-    if (!live[reg]) continue;
-    Instruction instruction = list.code[k];
-    if (instruction.x >= 0) instruction.x = map[static_cast<std::size_t>(instruction.x)];
-    if (instruction.y >= 0) instruction.y = map[static_cast<std::size_t>(instruction.y)];
-    // The same computation twice (two derivatives often share one) is done once.
-    const auto twin = std::find(result.code.begin(), result.code.end(), instruction);
-    if (twin != result.code.end()) {
-      map[reg] = result.inputs + static_cast<int>(twin - result.code.begin());
-      continue;
-    }
-    result.code.push_back(instruction);
-    map[reg] = result.registers() - 1;
-  }
-  for (int r : list.results) result.results.push_back(map[static_cast<std::size_t>(r)]);
-  return result;
 }
 
 ScalarList joined(const ScalarList& producer, int result, const ScalarList& consumer, int input,

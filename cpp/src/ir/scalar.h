@@ -1,5 +1,6 @@
 // The scalar functions by name, and lists of them: what the op `elementwise` and fused epilogues
-// hold. The table is scalar.def.
+// hold. The table is scalar.def; scalar_expression.h writes lists, scalar_gradient.h and
+// scalar_simplify.h make others of them.
 #pragma once
 
 #include <cstdint>
@@ -33,34 +34,24 @@ struct ScalarList {
   std::vector<Instruction> code;
   std::vector<int> results;  // registers that become outputs
 
-  int registers() const { return inputs + static_cast<int>(code.size()); }
+  constexpr int registers() const { return inputs + static_cast<int>(code.size()); }
   bool empty() const { return code.empty(); }
   bool operator==(const ScalarList&) const = default;
 
   // Adds an instruction and returns its register.
-  int add(Scalar function, int x = -1, int y = -1, double p = 0, double q = 0);
+  constexpr int add(Scalar function, int x = -1, int y = -1, double p = 0, double q = 0) {
+    code.push_back({function, x, y, p, q});
+    return registers() - 1;
+  }
 };
 
 // "t2 = relu(t1); …" with inputs i0, i1, …
 std::string to_string(const ScalarList& list);
-
-// Removes instructions that no result needs and inputs that nothing reads. `kept` receives the old
-// input numbers in order.
-ScalarList without_dead_code(const ScalarList& list, std::vector<int>& kept);
-
-// The same list with constants folded, identities skipped and equal results computed once.
-// Inputs and results keep their numbers.
-ScalarList simplified(const ScalarList& list);
 
 // The consumer's input `input` is the producer's result `result`: one list with the producer's
 // inputs first, then the consumer's others. Results: the consumer's, then those of the producer
 // listed in `keep`.
 ScalarList joined(const ScalarList& producer, int result, const ScalarList& consumer, int input,
                   const std::vector<int>& keep);
-
-// Reverse differentiation. The returned list takes the forward inputs, then the forward results,
-// then one gradient per result, and gives one gradient per wanted input. It reads results where
-// the table's derivative can. Inputs nothing reads are kept; remove them with without_dead_code.
-ScalarList differentiated(const ScalarList& list, const std::vector<bool>& wanted);
 
 }  // namespace traingraph::ir

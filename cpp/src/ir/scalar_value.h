@@ -10,7 +10,7 @@
   X(exp) X(exp2) X(expm1) X(log) X(log2) X(log1p) X(sqrt) \
   X(floor) X(ceil) X(rint) \
   X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) \
-  X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh)
+  X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(erf)
 // clang-format on
 
 // The value column of scalar.def as inlined templates over M and T, so that a host loop, a

@@ -1,5 +1,5 @@
-// The activation layer: a table of all types with their defaults, each one scalar function of the
-// op elementwise.
+// The activation layer: an op elementwise over the list of its type in ir/activations.def.
+#include <cfloat>
 #include <optional>
 #include <variant>
 #include <vector>
@@ -8,6 +8,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "ir/activations.h"
 #include "ir/number_text.h"
 #include "layers/activation_list.h"
 #include "layers/checks.h"
@@ -16,64 +17,28 @@
 namespace traingraph {
 namespace {
 
-using ir::Scalar;
+// Of squareplus, whose gradient has the square of a reciprocal of about sqrt(b).
+constexpr Range kOfBend{FLT_MIN, FLT_MAX, "2**-126 or more"};
+constexpr int kRowCount = sizeof(ir::kActivations) / sizeof(ir::kActivations[0]);
 
-// One activation: its name, its own defaults of a and b, how many of them its formula reads, the
-// scalar function that takes them as p and q, and which of them are factors of what may be
-// infinite.
-struct Row {
-  const char* name;
-  float a;
-  float b;
-  int parameters;
-  Scalar function;
-  bool multiplies_by_a = false;
-  bool multiplies_by_b = false;
-
-  // The value is one number then: not 0 times infinity, but NaN of NaN.
-  bool is_constant(const ActivationDescriptor& d) const {
-    return (multiplies_by_a && d.a == 0) || (multiplies_by_b && d.b == 0);
-  }
-};
-
-constexpr Row kRows[] = {
-    {"None", 1, 1, 0, Scalar::identity},
-    {"ReLU", 0, 1, 1, Scalar::leaky_relu},
-    {"Linear", 1, 0, 2, Scalar::affine, true},
-    {"Sigmoid", 1, 1, 0, Scalar::sigmoid},
-    {"Hard Sigmoid", 0.2f, 0.5f, 2, Scalar::hard_sigmoid, true},
-    {"Tanh", 1, 1, 2, Scalar::tanh, false, true},
-    {"Absolute", 1, 1, 0, Scalar::absolute},
-    {"Soft Plus", 1, 1, 2, Scalar::soft_plus, true, true},
-    {"Soft Sign", 1, 1, 0, Scalar::soft_sign},
-    {"ELU", 1, 1, 1, Scalar::elu},
-    {"ReLUN", 1, 1, 2, Scalar::relun},
-    {"Log Sigmoid", 1, 1, 0, Scalar::log_sigmoid},
-    {"SELU", 1, 1, 0, Scalar::selu},
-    {"CELU", 1, 1, 1, Scalar::celu},
-    {"Hard Shrink", 0.5f, 1, 1, Scalar::hard_shrink},
-    {"Soft Shrink", 0.5f, 1, 1, Scalar::soft_shrink},
-    {"Tanh Shrink", 1, 1, 0, Scalar::tanh_shrink},
-    {"Threshold", 1, 1, 2, Scalar::threshold},
-    // The tanh form with its own constants, whatever a and b say.
-    {"GELU", 1, 1, 0, Scalar::gelu},
-    {"HardSwish", 1, 1, 0, Scalar::hard_swish},
-    {"Clamp", 1, 1, 2, Scalar::clip},
-};
-constexpr int kRowCount = sizeof(kRows) / sizeof(kRows[0]);
-
-const Row& row(ActivationType type) {
+const ir::ActivationRow& row(ActivationType type) {
   const int index = static_cast<int>(type);
   if (index < 0 || index >= kRowCount) {
     throw InvalidArgument("[Activation] expected a type from 0 to " +
                           std::to_string(kRowCount - 1) + " but got " + std::to_string(index));
   }
-  return kRows[index];
+  return ir::kActivations[index];
 }
 
 }  // namespace
 
-const char* debug_description(ActivationType type) { return row(type).name; }
+const char* debug_description(ActivationType type) { return row(type).description; }
+
+std::vector<std::string> activation_names() {
+  std::vector<std::string> names;
+  for (const ir::ActivationRow& row : ir::kActivations) names.emplace_back(row.name);
+  return names;
+}
 
 ActivationDescriptor::ActivationDescriptor(ActivationType type_in, std::optional<float> a_in,
                                            std::optional<float> b_in, std::optional<float> c_in)
@@ -92,23 +57,14 @@ void check_activation(const ActivationDescriptor& descriptor, const std::string&
   if (descriptor.type == ActivationType::kCELU && descriptor.a == 0) {
     throw InvalidArgument("[" + subject + "] expected a of CELU other than 0 but got 0");
   }
+  if (descriptor.type == ActivationType::kSquareplus) {
+    expect_in(kOfBend, subject, "b", static_cast<double>(descriptor.b));
+  }
 }
 
 ir::ScalarList activation_list(const ActivationDescriptor& descriptor) {
-  const Row& r = row(descriptor.type);
-  Scalar function = r.function;
-  int parameters = r.parameters;
-  // Plain ReLU has a function of its own: most nets use it, and fused kernels know it.
-  if (descriptor.type == ActivationType::kReLU && descriptor.a == 0) {
-    function = Scalar::relu;
-    parameters = 0;
-  }
-  ir::ScalarList list;
-  list.inputs = 1;
-  const int x = r.is_constant(descriptor) ? list.add(Scalar::clip, 0, -1, -1, 1) : 0;
-  list.results = {list.add(function, x, -1, parameters > 0 ? static_cast<double>(descriptor.a) : 0,
-                           parameters > 1 ? static_cast<double>(descriptor.b) : 0)};
-  return list;
+  return row(descriptor.type)
+      .list(static_cast<double>(descriptor.a), static_cast<double>(descriptor.b));
 }
 
 Activation::Activation(ActivationDescriptor descriptor)
@@ -117,9 +73,9 @@ Activation::Activation(ActivationDescriptor descriptor)
 }
 
 std::string Activation::description() const {
-  const Row& r = row(descriptor_.type);
+  const ir::ActivationRow& r = row(descriptor_.type);
   PlainStream text;
-  text << "Activation " << r.name;
+  text << "Activation " << r.description;
   if (r.parameters > 0) text << " a " << descriptor_.a;
   if (r.parameters > 1) text << " b " << descriptor_.b;
   return text.str();
@@ -134,31 +90,21 @@ void Activation::emit(Emitter& e) const {
 
 namespace {
 
-// A number, or an argument; nothing for the type's own default.
-using FactoryNumber = std::variant<std::monostate, float, Argument>;
-
-std::optional<float> value_of(const FactoryNumber& number, const Given& given) {
-  if (const auto* value = std::get_if<float>(&number)) return *value;
-  if (const auto* argument = std::get_if<Argument>(&number)) {
-    return given.get<float>(argument->name);
-  }
-  return std::nullopt;
-}
-
-// One activation that Apple offers by name.
+// One activation by name. Arguments are those of a and b that are not given here, in this order.
 struct ActivationFactory {
   const char* name;
   ActivationType type;
   const char* text;
-  FactoryNumber a = {};
-  FactoryNumber b = {};
+  std::vector<Argument> arguments = {};
+  std::optional<float> a = {}, b = {};
 
-  std::vector<Argument> arguments() const {
-    std::vector<Argument> result;
-    for (const FactoryNumber* number : {&a, &b}) {
-      if (const auto* argument = std::get_if<Argument>(number)) result.push_back(*argument);
+  ActivationDescriptor descriptor(const Given& given) const {
+    std::optional<float> numbers[] = {a, b};
+    auto argument = arguments.begin();
+    for (std::optional<float>& number : numbers) {
+      if (!number && argument != arguments.end()) number = given.get<float>((argument++)->name);
     }
-    return result;
+    return ActivationDescriptor(type, numbers[0], numbers[1]);
   }
 };
 
@@ -170,42 +116,49 @@ const std::vector<ActivationFactory>& factories() {
   const auto number_or = [](const char* name, float value_if_absent, const char* text) {
     return argument(name, value_if_absent, text, &kFinite);
   };
+  const auto given_by = [](auto... arguments) { return std::vector<Argument>{arguments...}; };
   static const std::vector<ActivationFactory> table = {
       {"relu", Type::kReLU, "x for x > 0, else 0."},
-      {"relu6", Type::kReLUN, "ReLU, at most 6.", 0.0f, 6.0f},
+      {"relu6", Type::kReLUN, "ReLU, at most 6.", {}, 0.0f, 6.0f},
       {"leaky_relu", Type::kReLU, "x for x > 0, else negative_slope * x.",
-       number_or("negative_slope", 0.01f, "The slope below 0.")},
-      {"linear", Type::kLinear, "scale * x + bias.", number("scale", "The factor."),
-       number("bias", "What is added.")},
+       given_by(number_or("negative_slope", 0.01f, "The slope below 0."))},
+      {"linear", Type::kLinear, "scale * x + bias.",
+       given_by(number("scale", "The factor."), number("bias", "What is added."))},
       {"sigmoid", Type::kSigmoid, "1 / (1 + exp(-x))."},
       {"hard_sigmoid", Type::kHardSigmoid, "0.2 * x + 0.5 between 0 and 1."},
       {"tanh", Type::kTanh, "tanh(x)."},
       {"absolute", Type::kAbsolute, "|x|."},
-      {"soft_plus", Type::kSoftPlus, "log(1 + exp(beta * x)), not divided by beta.", 1.0f,
-       number_or("beta", 1.0f, "The factor of x.")},
+      {"soft_plus", Type::kSoftPlus, "log(1 + exp(beta * x)), not divided by beta.",
+       given_by(number_or("beta", 1.0f, "The factor of x.")), 1.0f},
       {"soft_sign", Type::kSoftSign, "x / (1 + |x|)."},
       {"elu", Type::kELU, "x for x >= 0, else a * (exp(x) - 1).",
-       number_or("a", 1.0f, "The factor below 0.")},
+       given_by(number_or("a", 1.0f, "The factor below 0."))},
       {"relun", Type::kReLUN, "x for x >= 0, else a * x; at most b.",
-       number("a", "The slope below 0."), number("b", "The largest result.")},
+       given_by(number("a", "The slope below 0."), number("b", "The largest result."))},
       {"log_sigmoid", Type::kLogSigmoid, "log(sigmoid(x))."},
       {"selu", Type::kSELU, "Scaled ELU with its two constants."},
       {"celu", Type::kCELU, "x for x >= 0, else a * (exp(x / a) - 1).",
-       number_or("a", 1.0f, "Below 0; not 0.")},
+       given_by(number_or("a", 1.0f, "Below 0; not 0."))},
       {"hard_shrink", Type::kHardShrink, "x where |x| > a, else 0.",
-       number_or("a", 0.5f, "What is cut.")},
+       given_by(number_or("a", 0.5f, "What is cut."))},
       {"soft_shrink", Type::kSoftShrink, "x moved towards 0 by a, 0 where |x| <= a.",
-       number_or("a", 0.5f, "How far x moves.")},
-      {"tanh_shrink", Type::kTanhShrink, "x - tanh(x).", 0.0f},
+       given_by(number_or("a", 0.5f, "How far x moves."))},
+      {"tanh_shrink", Type::kTanhShrink, "x - tanh(x).", {}, 0.0f},
       {"threshold", Type::kThreshold, "x for x > threshold, else replacement.",
-       number("threshold", "Above it x stays."), number("replacement", "The value elsewhere.")},
+       given_by(number("threshold", "Above it x stays."),
+                number("replacement", "The value elsewhere."))},
       {"gelu", Type::kGELU,
        "GELU in its form with tanh: x / 2 * (1 + tanh(0.7978845608 * (x + 0.044715 * x**3))).",
-       0.7978845608f, 0.044715f},
+       given_by(), 0.7978845608f, 0.044715f},
       {"hard_swish", Type::kHardSwish, "x * (x + 3) / 6 between -3 and 3."},
       {"clamp", Type::kClamp, "x between min and max.",
-       number("min", "The smallest result.", kAnyNumber),
-       number("max", "The largest result.", kAnyNumber)},
+       given_by(number("min", "The smallest result.", kAnyNumber),
+                number("max", "The largest result.", kAnyNumber))},
+      {"silu", Type::kSiLU, "SiLU or swish: x * sigmoid(x). An addition."},
+      {"gelu_erf", Type::kGELUErf, "x / 2 * (1 + erf(x / sqrt(2))), the exact GELU. An addition."},
+      {"mish", Type::kMish, "x * tanh(log(1 + exp(x))). An addition."},
+      {"squareplus", Type::kSquareplus, "(x + sqrt(x**2 + b)) / 2. An addition.",
+       given_by(argument("b", 4.0f, "How wide the bend is.", &kOfBend)), 1.0f},
   };
   return table;
 }
@@ -255,10 +208,9 @@ ClassDescription described_layer() {
             {{{2, 2}, t}}};
       });
   for (const ActivationFactory& factory : factories()) {
-    described.factory(factory.name, factory.text, {factory.arguments()},
+    described.factory(factory.name, factory.text, {factory.arguments},
                       [&factory](const Given& given) {
-                        return std::make_shared<Activation>(ActivationDescriptor(
-                            factory.type, value_of(factory.a, given), value_of(factory.b, given)));
+                        return std::make_shared<Activation>(factory.descriptor(given));
                       });
   }
   return described;

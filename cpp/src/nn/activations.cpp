@@ -10,41 +10,28 @@ namespace {
 using Type = ActivationType;
 
 struct Row {
-  const char* name;
+  std::string name;
   Type type;
   std::optional<float> a = {}, b = {};  // none: the type's own
 };
 
-// ML Compute's names, then those of Keras and PyTorch that are others.
-constexpr Row kRows[] = {
-    {"relu", Type::kReLU},
-    {"leaky_relu", Type::kReLU, 0.01f},
-    {"relu6", Type::kReLUN, 0.0f, 6.0f},
-    {"relun", Type::kReLUN},
-    {"linear", Type::kLinear},
-    {"sigmoid", Type::kSigmoid},
-    {"hard_sigmoid", Type::kHardSigmoid},
-    {"tanh", Type::kTanh},
-    {"absolute", Type::kAbsolute},
-    {"soft_plus", Type::kSoftPlus},
-    {"soft_sign", Type::kSoftSign},
-    {"elu", Type::kELU},
-    {"log_sigmoid", Type::kLogSigmoid},
-    {"selu", Type::kSELU},
-    {"celu", Type::kCELU},
-    {"hard_shrink", Type::kHardShrink},
-    {"soft_shrink", Type::kSoftShrink},
-    {"tanh_shrink", Type::kTanhShrink},
-    {"threshold", Type::kThreshold},
-    {"gelu", Type::kGELU},
-    {"hard_swish", Type::kHardSwish},
-    {"clamp", Type::kClamp},
-    {"softplus", Type::kSoftPlus},
-    {"softsign", Type::kSoftSign},
-    // Not of elements: below.
-    {"softmax", Type::kNone},
-    {"log_softmax", Type::kNone},
-};
+// Names of the types, and those of Keras and PyTorch that are others.
+std::vector<Row> make_rows() {
+  std::vector<Row> rows{{"relu", Type::kReLU},
+                        {"leaky_relu", Type::kReLU, 0.01f},
+                        {"relu6", Type::kReLUN, 0.0f, 6.0f}};
+  const std::vector<std::string> names = activation_names();
+  for (std::size_t k = static_cast<std::size_t>(Type::kLinear); k < names.size(); ++k) {
+    rows.push_back({names[k], static_cast<Type>(k)});
+  }
+  const Row others[] = {{"softplus", Type::kSoftPlus},
+                        {"softsign", Type::kSoftSign},
+                        // Not of elements: below.
+                        {"softmax", Type::kNone},
+                        {"log_softmax", Type::kNone}};
+  rows.insert(rows.end(), std::begin(others), std::end(others));
+  return rows;
+}
 
 Block softmax_block(const std::string& name) {
   const auto operation =
@@ -59,7 +46,8 @@ Block softmax_block(const std::string& name) {
 }  // namespace
 
 Block activation(const std::string& name, std::optional<float> a, std::optional<float> b) {
-  const Row& row = row_named(kRows, "activation", "one", name);
+  static const std::vector<Row> rows = make_rows();
+  const Row& row = row_named(rows, "activation", "one", name);
   if (row.type == Type::kNone) {
     if (!a && !b) return softmax_block(name);
     throw InvalidArgument("[" + name + "] expected no a and b but got one");

@@ -4,6 +4,8 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/scalar_gradient.h"
+#include "ir/scalar_simplify.h"
 #include "ops/batch_axis.h"
 #include "ops/emit.h"
 
@@ -52,8 +54,8 @@ std::vector<Type> infer(const Inference& in) {
 
 void gradient(Gradient& g) {
   const auto& a = g.get<ElementwiseAttributes>();
-  std::vector<bool> wanted;
-  for (std::size_t i = 0; i < g.node.inputs.size(); ++i) wanted.push_back(g.wants(i));
+  std::vector<char> wanted;
+  for (std::size_t i = 0; i < g.node.inputs.size(); ++i) wanted.push_back(g.wants(i) ? 1 : 0);
   const ScalarList full = ir::differentiated(a.list, wanted);
   std::vector<ValueId> operands(g.node.inputs);
   operands.insert(operands.end(), g.node.outputs.begin(), g.node.outputs.end());

@@ -1,6 +1,7 @@
 // One LSTM layer and direction as an op, with peepholes and lengths, and its gradient.
 #include <traingraph/errors.h>
 
+#include "ir/scalar_gradient.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -134,7 +135,7 @@ void gradient(Gradient& g) {
   const LstmOperands o = LstmOperands::of_forward(a);
   const auto input = [&](int operand) { return g.input(static_cast<std::size_t>(operand)); };
   for (const ir::ScalarList& list : a.activations) {
-    a.derivatives.push_back(ir::differentiated(list, {true}));
+    a.derivatives.push_back(ir::differentiated(list, {1}));
   }
   a.flows_all = g.result_gradient(kOutput) != kNone;
   a.flows_hidden = g.result_gradient(kHidden) != kNone;

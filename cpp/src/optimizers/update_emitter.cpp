@@ -8,6 +8,7 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/scalar_simplify.h"
 #include "ops/emit.h"
 
 namespace traingraph {

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "ir/scalar_simplify.h"
 #include "passes/compositions.h"
 #include "passes/passes.h"
 #include "runtime/threads/interruption.h"

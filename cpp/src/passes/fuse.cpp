@@ -6,6 +6,7 @@
 
 #include "ir/cast.h"
 #include "ir/epilogue.h"
+#include "ir/scalar_simplify.h"
 #include "ops/op.h"
 #include "passes/living_nodes.h"
 #include "passes/passes.h"

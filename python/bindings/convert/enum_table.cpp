@@ -3,16 +3,29 @@
 // bits and bfloat16 are additions of traingraph.
 #include "convert/enum_table.h"
 
+#include <traingraph/activation.h>
+
 namespace traingraph::python {
+
+namespace {
+
+// "NONE: None, RELU: ReLU, …" of the core's own table.
+std::string activation_cases() {
+  std::string cases;
+  int type = 0;
+  for (std::string name : activation_names()) {
+    for (char& c : name) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+    cases += (type == 0 ? "" : ", ") + name + ": ";
+    cases += debug_description(static_cast<ActivationType>(type++));
+  }
+  return cases;
+}
+
+}  // namespace
 
 const std::vector<EnumRow>& enum_table() {
   static const std::vector<EnumRow> table = {
-      {"MLCActivationType", false, "The function of an activation layer.",
-       "NONE: None, RELU: ReLU, LINEAR: Linear, SIGMOID: Sigmoid, HARD_SIGMOID: Hard Sigmoid, "
-       "TANH: Tanh, ABSOLUTE: Absolute, SOFT_PLUS: Soft Plus, SOFT_SIGN: Soft Sign, ELU: ELU, "
-       "RELUN: ReLUN, LOG_SIGMOID: Log Sigmoid, SELU: SELU, CELU: CELU, HARD_SHRINK: Hard "
-       "Shrink, SOFT_SHRINK: Soft Shrink, TANH_SHRINK: Tanh Shrink, THRESHOLD: Threshold, GELU: "
-       "GELU, HARD_SWISH: HardSwish, CLAMP: Clamp"},
+      {"MLCActivationType", false, "The function of an activation layer.", activation_cases()},
       {"MLCArithmeticOperation", false, "The operation of an arithmetic layer.",
        "ADD: Add, SUBTRACT: Subtract, MULTIPLY: Multiply, DIVIDE: Divide, FLOOR: Floor, ROUND: "
        "Round, CEIL: Ceil, SQRT: Sqrt, RSQRT: Rsqrt, SIN: Sin, COS: Cos, TAN: Tan, ASIN: Asin, "

@@ -10,7 +10,7 @@ struct EnumRow {
   bool is_set;  // cases are flags
   const char* doc;
   // "MAX = 1: Max, AVERAGE: Average": names, values unless they count on, Apple's descriptions.
-  const char* cases;
+  std::string cases;
 };
 
 const std::vector<EnumRow>& enum_table();

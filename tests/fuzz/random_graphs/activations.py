@@ -30,6 +30,10 @@ NUMBERS: dict[str, tuple[tuple[tuple[float, float], ...], tuple[float, float]]] 
     "gelu": ((), (1, 1)),
     "hard_swish": ((), (1, 1)),
     "clamp": (((-1, -0.2), (0.2, 1)), (1, 1)),
+    "silu": ((), (1, 1)),
+    "gelu_erf": ((), (1, 1)),
+    "mish": ((), (1, 1)),
+    "squareplus": (((0, 0), (0.1, 6)), (1, 4)),
 }
 
 
@@ -96,6 +100,10 @@ FORMULAS: dict[str, Any] = {
         x <= -3, t.zeros_like(x), t.where(x >= 3, x, x * (x + 3) / 6)
     ),
     "clamp": clamp,
+    "silu": lambda t, x, a, b: t.nn.functional.silu(x),
+    "gelu_erf": lambda t, x, a, b: t.nn.functional.gelu(x),
+    "mish": lambda t, x, a, b: t.nn.functional.mish(x),
+    "squareplus": lambda t, x, a, b: (x + t.sqrt(x * x + b)) / 2,
 }
 
 

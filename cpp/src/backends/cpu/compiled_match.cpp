@@ -2,6 +2,7 @@
 // inputs, so that elementwise ops find their compiled loop.
 #include "backends/cpu/compiled_match.h"
 
+#include <array>
 #include <cstring>
 #include <span>
 
@@ -16,12 +17,11 @@ struct Description {
   std::span<const int> results;
 };
 
-constexpr Description kLists[] = {
-#define TRAINGRAPH_LIST(name) \
-  {ir::precompiled::name::kinds, ir::precompiled::name::steps, ir::precompiled::name::results},
-    TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
-#undef TRAINGRAPH_LIST
-};
+template <class... L>
+constexpr std::array<Description, sizeof...(L)> described(ir::Lists<L...>) {
+  return {{{L::kinds, L::steps, L::results}...}};
+}
+constexpr auto kLists = described(ir::PrecompiledLists());
 
 // Pairs the inputs of both lists while walking them side by side.
 class Pairing {

@@ -11,7 +11,7 @@ namespace traingraph::cpu {
 
 // A graph's list that equals a compiled one.
 struct CompiledMatch {
-  std::size_t list;                     // in the order of TRAINGRAPH_PRECOMPILED_LISTS
+  std::size_t list;                     // in the order of ir::PrecompiledLists
   std::vector<int> inputs;              // the graph's input for each of the compiled list's
   std::vector<Immediates> immediates;   // per step
   std::optional<ChannelView> channels;  // set if it has 'c' operands

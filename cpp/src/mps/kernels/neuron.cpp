@@ -1,5 +1,5 @@
-// CNNNeuron and CNNNeuronGradient: ML Compute's activations where they exist, else scalar lists for
-// power, exponential, logarithm and GeLU, and slopes per channel for PReLU.
+// CNNNeuron and CNNNeuronGradient: the layer Activation where it has them, else scalar lists for
+// power, exponential and logarithm, and slopes per channel for PReLU.
 #include <traingraph/mps/neuron.h>
 
 #include <cmath>
@@ -41,45 +41,20 @@ int power(ScalarList& list, int u, double c) {
   return result;
 }
 
-// erf by Abramowitz and Stegun's 7.1.26: an error below 1.5e-7.
-int error_function(ScalarList& list, int x) {
-  constexpr double kCoefficients[] = {1.061405429, -1.453152027, 1.421413741, -0.284496736,
-                                      0.254829592};
-  const int magnitude = list.add(Scalar::absolute, x);
-  const int t = list.add(Scalar::reciprocal, list.add(Scalar::affine, magnitude, -1, 0.3275911, 1));
-  int sum = list.add(Scalar::scale, t, -1, kCoefficients[0]);
-  for (std::size_t k = 1; k < 5; ++k) {
-    sum = list.add(Scalar::multiply, list.add(Scalar::affine, sum, -1, 1, kCoefficients[k]), t);
-  }
-  const int tail = list.add(Scalar::exp, list.add(Scalar::negate, list.add(Scalar::square, x)));
-  const int above = list.add(Scalar::affine, list.add(Scalar::multiply, sum, tail), -1, -1, 1);
-  return list.add(Scalar::multiply, above, list.add(Scalar::sign, x));
-}
-
 ScalarList composed(const NeuronDescriptor& d) {
   const double a = d.a, b = d.b, c = d.c;
   ScalarList list{1, {}, {}};
-  int result = 0;
-  if (d.type == NeuronType::kGeLU) {
-    // Beyond 9 erf is 1 or -1: nothing is multiplied by infinity but by 1.
-    const int scaled = list.add(Scalar::scale, 0, -1, 1 / std::sqrt(2.0));
-    const int erf = error_function(list, list.add(Scalar::clip, scaled, -1, -9, 9));
-    const int x = list.add(Scalar::clip, 0, -1, -20, kInfinite);
-    result = list.add(Scalar::multiply, list.add(Scalar::affine, erf, -1, 0.5, 0.5), x);
+  const int x = a == 0 ? list.add(Scalar::clip, 0, -1, -1, 1) : 0;  // not 0 times infinity
+  const int u = list.add(Scalar::affine, x, -1, a, b);
+  if (d.type == NeuronType::kPower) {
+    list.results = {power(list, u, c)};
+  } else if (d.type == NeuronType::kExponential) {
+    const double factor = c == -1 ? 1 : std::log(c);
+    list.results = {list.add(Scalar::exp, list.add(Scalar::scale, u, -1, factor))};
   } else {
-    const int x = a == 0 ? list.add(Scalar::clip, 0, -1, -1, 1) : 0;  // not 0 times infinity
-    const int u = list.add(Scalar::affine, x, -1, a, b);
-    if (d.type == NeuronType::kPower) {
-      result = power(list, u, c);
-    } else if (d.type == NeuronType::kExponential) {
-      const double factor = c == -1 ? 1 : std::log(c);
-      result = list.add(Scalar::exp, list.add(Scalar::scale, u, -1, factor));
-    } else {
-      const double factor = c == -1 ? 1 : 1 / std::log(c);
-      result = list.add(Scalar::scale, list.add(Scalar::log, u), -1, factor);
-    }
+    const double factor = c == -1 ? 1 : 1 / std::log(c);
+    list.results = {list.add(Scalar::scale, list.add(Scalar::log, u), -1, factor)};
   }
-  list.results = {result};
   return list;
 }
 
@@ -181,8 +156,9 @@ ValueId neuron(Emission& e, const NeuronDescriptor& d, ValueId x) {
     case NeuronType::kPower:
     case NeuronType::kExponential:
     case NeuronType::kLogarithm:
-    case NeuronType::kGeLU:
       return ops::elementwise(e.graph, composed(d), {x})[0];
+    case NeuronType::kGeLU:
+      return e.layer(Activation(ActivationDescriptor(ActivationType::kGELUErf)), {x});
     default:
       break;
   }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "backends/cpu/isa/math.h"
-#include "ir/precompiled_lists.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -136,12 +135,14 @@ constexpr CompiledLoops loops_of() {
   return {flat<List>, nullptr, nullptr};
 }
 
+template <class... L>
+constexpr std::array<CompiledLoops, sizeof...(L)> all_loops(ir::Lists<L...>) {
+  return {loops_of<L>()...};
+}
+
 }  // namespace
 
-const CompiledLoops compiled_loops[] = {
-#define TRAINGRAPH_LIST(name) loops_of<ir::precompiled::name>(),
-    TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
-#undef TRAINGRAPH_LIST
-};
+const std::array<CompiledLoops, ir::count(ir::PrecompiledLists())> compiled_loops =
+    all_loops(ir::PrecompiledLists());
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -40,6 +40,6 @@ constexpr FunctionLoops kFunctions[] = {
 }  // namespace
 
 extern const ElementwiseLoops elementwise_loops;
-const ElementwiseLoops elementwise_loops{kFunctions, compiled_loops};
+const ElementwiseLoops elementwise_loops{kFunctions, compiled_loops.data()};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -44,7 +44,7 @@ struct CompiledLoops {
 
 struct ElementwiseLoops {
   const FunctionLoops* functions;  // by ir::Scalar
-  const CompiledLoops* compiled;   // by the order of TRAINGRAPH_PRECOMPILED_LISTS
+  const CompiledLoops* compiled;   // in the order of ir::PrecompiledLists
 };
 
 }  // namespace traingraph::cpu

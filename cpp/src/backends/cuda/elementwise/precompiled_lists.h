@@ -45,14 +45,11 @@ std::vector<int> input_mapping(const ir::ScalarList& list) {
 }
 
 // Calls f with each list until one call returns true.
-template <class F>
-bool any_precompiled_list(F&& f) {
-#define TRAINGRAPH_LIST(name) \
-  if (f(lists::name{})) return true;
-  TRAINGRAPH_CUDA_LISTS(TRAINGRAPH_LIST)
-#undef TRAINGRAPH_LIST
-  return false;
+template <class... L>
+bool any_of(ir::Lists<L...>, auto&& f) {
+  return (f(L{}) || ...);
 }
+bool any_precompiled_list(auto&& f) { return any_of(Lists(), f); }
 
 // The constants of a graph's list, for the precompiled one.
 template <class List>

@@ -39,21 +39,22 @@ struct KindList {
   }
 };
 
-using MegakernelKinds =
-    KindList<TileTasks, ShortListTasks<float>, LossTasks<float, 1>, LossTasks<float, 32>,
-             LossGradientTasks<float, 1>, LossGradientTasks<float, 32>, SoftmaxTasks<float, 1>,
-             SoftmaxTasks<float, 32>, SoftmaxGradientTasks<float, 1>,
-             SoftmaxGradientTasks<float, 32>, SmallSumTasks<float>, DropoutTasks<float>,
-             SmallListTasks<lists::Relu>, SmallListTasks<lists::ReluGradient>,
-             SmallListTasks<lists::Add>, SmallListTasks<lists::sgd>,
-             SmallListTasks<lists::sgd_decay>, SmallListTasks<lists::momentum>,
-             SmallListTasks<lists::momentum_decay>, SmallListTasks<lists::nesterov>,
-             SmallListTasks<lists::nesterov_decay>, SmallListTasks<lists::adam>,
-             SmallListTasks<lists::adam_decay>, SmallListTasks<lists::adam_w>,
-             SmallListTasks<lists::rmsprop>, SmallListTasks<lists::rmsprop_momentum>,
-             SmallMixedListTasks<lists::channel_broadcast>, SmallMixedListTasks<lists::momentum>,
-             SmallMixedListTasks<lists::momentum_decay>, SmallMixedListTasks<lists::adam>,
-             SmallMixedListTasks<lists::adam_decay>>;  // channel_broadcast: a cast
+using MegakernelKinds = KindList<
+    TileTasks, ShortListTasks<float>, LossTasks<float, 1>, LossTasks<float, 32>,
+    LossGradientTasks<float, 1>, LossGradientTasks<float, 32>, SoftmaxTasks<float, 1>,
+    SoftmaxTasks<float, 32>, SoftmaxGradientTasks<float, 1>, SoftmaxGradientTasks<float, 32>,
+    SmallSumTasks<float>, DropoutTasks<float>, SmallListTasks<Relu>, SmallListTasks<ReluGradient>,
+    SmallListTasks<Add>, SmallListTasks<ir::precompiled::sgd>,
+    SmallListTasks<ir::precompiled::sgd_decay>, SmallListTasks<ir::precompiled::momentum>,
+    SmallListTasks<ir::precompiled::momentum_decay>, SmallListTasks<ir::precompiled::nesterov>,
+    SmallListTasks<ir::precompiled::nesterov_decay>, SmallListTasks<ir::precompiled::adam>,
+    SmallListTasks<ir::precompiled::adam_decay>, SmallListTasks<ir::precompiled::adam_w>,
+    SmallListTasks<ir::precompiled::rmsprop>, SmallListTasks<ir::precompiled::rmsprop_momentum>,
+    SmallMixedListTasks<ir::precompiled::channel_broadcast>,
+    SmallMixedListTasks<ir::precompiled::momentum>,
+    SmallMixedListTasks<ir::precompiled::momentum_decay>,
+    SmallMixedListTasks<ir::precompiled::adam>,
+    SmallMixedListTasks<ir::precompiled::adam_decay>>;  // channel_broadcast: a cast
 
 // Tasks as work of a megakernel; nothing for an unknown kind.
 template <class Tasks>

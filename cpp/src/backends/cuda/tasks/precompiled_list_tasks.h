@@ -30,22 +30,7 @@ struct Add {
 };
 
 // These lists and those of ir/precompiled_lists.h.
-// clang-format off
-#define TRAINGRAPH_CUDA_LISTS(X) \
-  X(Relu) \
-  X(ReluGradient) \
-  X(Add) \
-  TRAINGRAPH_PRECOMPILED_LISTS(X)
-// clang-format on
-
-namespace lists {
-using cuda::Add;
-using cuda::Relu;
-using cuda::ReluGradient;
-#define TRAINGRAPH_LIST(name) using ir::precompiled::name;
-TRAINGRAPH_PRECOMPILED_LISTS(TRAINGRAPH_LIST)
-#undef TRAINGRAPH_LIST
-}  // namespace lists
+using Lists = decltype(ir::Lists<Relu, ReluGradient, Add>() + ir::PrecompiledLists());
 
 template <class List>
 constexpr int kInputsOf = static_cast<int>(sizeof(List::kinds)) - 1;
@@ -99,7 +84,8 @@ struct PrecompiledListTasks : Arguments<T, Immediates<T, kStepsOf<L>>, Operands<
     }
     run_steps<L>(this->list, registers);
     each<kResultsOf<L>>([&](auto r) {
-      registers[L::results[r]].store(this->operands, this->outputs[r], r, this->count, task);
+      constexpr int at = L::results[r];
+      registers[at].store(this->operands, this->outputs[r], r, this->count, task);
     });
   }
 };

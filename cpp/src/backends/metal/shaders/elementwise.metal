@@ -36,6 +36,18 @@ struct Math {
     if (u - 1.0f == -1.0f || !metal::isfinite(u)) return u - 1.0f;
     return (u - 1.0f) * (x / log(u));
   }
+  // x + x p(x^2) below 0.875, else 1 - e^-p(|x|), which is 1 from 4 on: as on the CPU.
+  static float erf(float x) {
+    const float size = metal::fabs(x);
+    const float z = x * x;
+    float p = ((-6.2032551e-4f * z + 5.0321813e-3f) * z - 2.6791463e-2f) * z + 1.1282455e-1f;
+    p = (p * z - 3.7612551e-1f) * z + 1.2837915e-1f;
+    if (size < 0.875f) return p * x + x;
+    const float t = size > 4.0f ? 4.0f : size;  // NaN stays
+    float q = ((-2.0099644e-4f * t + 3.0922941e-3f) * t - 2.2420226e-2f) * t + 1.0432752e-1f;
+    q = ((q * t + 6.3673723e-1f) * t + 1.1279361f) * t + 1.3357286e-4f;
+    return x < 0.0f ? exp(-q) - 1.0f : 1.0f - exp(-q);
+  }
   // d gelu / dx of the tanh form: with u = c (x + k x^3), t = tanh u,
   // (1 + t) / 2 + x (1 - t^2) c (1 + 3 k x^2) / 2; the second term is 0 where t has reached 1 or
   // -1.

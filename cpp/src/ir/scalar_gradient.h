@@ -1,36 +1,19 @@
-// Derivatives of scalar lists. The gradient columns of scalar.def are expressions over `Expression`
-// values; evaluating one appends instructions to the list under construction.
+// Derivatives of scalar lists. The gradient columns of scalar.def are expressions: evaluating one
+// appends instructions to the list under construction.
+#pragma once
+
 #include <optional>
 
-#include "ir/scalar.h"
+#include "ir/scalar_expression.h"
 
 namespace traingraph::ir {
-namespace {
-
-struct Expression {
-  ScalarList* list;
-  int reg;
-};
+namespace derivative {
 
 struct None {};
 constexpr None none;
 
-// One builder per row of the table, so that columns can name each other. Immediates follow the
-// operands.
-namespace build {
-#define TRAINGRAPH_SCALAR(name, arity, value, gradient_x, gradient_y)                        \
-  [[maybe_unused]] Expression name(Expression x, double p = 0, double q = 0) {               \
-    return {x.list, x.list->add(Scalar::name, x.reg, -1, p, q)};                             \
-  }                                                                                          \
-  [[maybe_unused]] Expression name(Expression x, Expression y, double p = 0, double q = 0) { \
-    return {x.list, x.list->add(Scalar::name, x.reg, y.reg, p, q)};                          \
-  }
-#include "ir/scalar.def"
-#undef TRAINGRAPH_SCALAR
-}  // namespace build
-
-std::optional<Expression> given(Expression e) { return e; }
-std::optional<Expression> given(None) { return std::nullopt; }
+constexpr std::optional<Expression> given(Expression e) { return e; }
+constexpr std::optional<Expression> given(None) { return std::nullopt; }
 
 struct Gradients {
   std::optional<Expression> x;
@@ -38,8 +21,8 @@ struct Gradients {
 };
 
 // r and the operands are registers of the list under construction.
-Gradients gradients_of(const Instruction& instruction, Expression dy, Expression r, Expression x,
-                       Expression y, bool want_x, bool want_y) {
+constexpr Gradients gradients_of(const Instruction& instruction, Expression dy, Expression r,
+                                 Expression x, Expression y, bool want_x, bool want_y) {
   using namespace build;
   [[maybe_unused]] const double p = instruction.p;
   [[maybe_unused]] const double q = instruction.q;
@@ -56,18 +39,22 @@ Gradients gradients_of(const Instruction& instruction, Expression dy, Expression
   return result;
 }
 
-}  // namespace
+}  // namespace derivative
 
-ScalarList differentiated(const ScalarList& list, const std::vector<bool>& wanted) {
+// Reverse differentiation. The returned list takes the forward inputs, then the forward results,
+// then one gradient per result, and gives one gradient per wanted input. It reads results where
+// the table's derivative can. Inputs nothing reads are kept; remove them with without_dead_code.
+constexpr ScalarList differentiated(const ScalarList& list, const std::vector<char>& wanted) {
   const int result_count = static_cast<int>(list.results.size());
   ScalarList out;
   out.inputs = list.inputs + 2 * result_count;
 
   // Registers of the forward list inside `out`. A register that is a result is read, not computed
   // again; everything else is recomputed, and what nothing needs disappears with dead code.
-  std::vector<int> forward(static_cast<std::size_t>(list.registers()));
+  std::vector<int> forward(static_cast<std::size_t>(list.registers()), 0);
   for (int i = 0; i < list.inputs; ++i) forward[static_cast<std::size_t>(i)] = i;
-  std::vector<std::optional<int>> gradient(static_cast<std::size_t>(list.registers()));
+  std::vector<std::optional<int>> gradient(static_cast<std::size_t>(list.registers()),
+                                           std::nullopt);
   auto accumulate = [&](int reg, int value) {
     auto& slot = gradient[static_cast<std::size_t>(reg)];
     slot = slot ? out.add(Scalar::add, *slot, value) : value;
@@ -92,14 +79,14 @@ ScalarList differentiated(const ScalarList& list, const std::vector<bool>& wante
   }
 
   // What reaches a wanted input.
-  std::vector<bool> active(static_cast<std::size_t>(list.registers()), false);
+  std::vector<char> active(static_cast<std::size_t>(list.registers()), 0);
   for (int i = 0; i < list.inputs; ++i) {
     active[static_cast<std::size_t>(i)] = wanted[static_cast<std::size_t>(i)];
   }
   for (std::size_t k = 0; k < list.code.size(); ++k) {
     for (int operand : {list.code[k].x, list.code[k].y}) {
-      if (operand >= 0 && active[static_cast<std::size_t>(operand)]) {
-        active[static_cast<std::size_t>(list.inputs) + k] = true;
+      if (operand >= 0 && active[static_cast<std::size_t>(operand)] != 0) {
+        active[static_cast<std::size_t>(list.inputs) + k] = 1;
       }
     }
   }
@@ -114,7 +101,7 @@ ScalarList differentiated(const ScalarList& list, const std::vector<bool>& wante
     const Expression r{&out, forward[reg]};
     const Expression x{&out, i.x < 0 ? -1 : forward[static_cast<std::size_t>(i.x)]};
     const Expression y{&out, i.y < 0 ? -1 : forward[static_cast<std::size_t>(i.y)]};
-    const Gradients found = gradients_of(i, dy, r, x, y, want_x, want_y);
+    const derivative::Gradients found = derivative::gradients_of(i, dy, r, x, y, want_x, want_y);
     if (found.x) accumulate(i.x, found.x->reg);
     if (found.y) accumulate(i.y, found.y->reg);
   }
