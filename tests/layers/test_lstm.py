@@ -35,6 +35,14 @@ FUNCTIONS = (
     lambda x: 1.5 * np.tanh(0.5 * x),
 )
 
+# Lists of several functions, with long gradients.
+LISTS = {
+    "gate_activations": [tg.MLCActivationDescriptor(type="mish")] * 4,
+    "output_result_activation": tg.MLCActivationDescriptor(type="squareplus", a=1, b=0.5),
+}
+OF_LISTS = [lambda x: x * np.tanh(np.log1p(np.exp(x)))] * 4
+OF_LISTS += [lambda x: (x + np.sqrt(x * x + 0.5)) / 2]
+
 OPTIONS = {
     "time first": {"batch_first": False},
     "bidirectional": {"is_bidirectional": True},
@@ -65,6 +73,7 @@ CASES += [
         functions=FUNCTIONS, activations=OTHER, peepholes=3, lengths=[4, 4, 1], layers=2,
         is_bidirectional=True,
     ).case("other functions, more"),
+    Net(functions=OF_LISTS, activations=LISTS).case("functions of lists"),
     Net(5, 17, layers=2, is_bidirectional=True).case("wide", sequences=20, steps=3),
     Net(1, 1).case("one of all", sequences=1, steps=1),
     Net(9, 33, returns_sequences=False).case("some", sequences=4, steps=6),
