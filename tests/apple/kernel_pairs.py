@@ -6,7 +6,6 @@ import numpy as np
 from mps_session import Session
 from objective_c import Object
 
-STATES = "temporaryResultStateBatchForCommandBuffer:sourceImage:sourceStates:destinationImage:"
 FORWARD = "encodeBatchToCommandBuffer:sourceImages:destinationStates:destinationImages:"
 BACKWARD = (
     "encodeBatchToCommandBuffer:sourceGradients:sourceImages:gradientStates:destinationGradients:"
@@ -29,7 +28,7 @@ def run_pair(
     """The result, which has the shape of its gradient e, and the gradient of the source."""
     sources, results = s.batch(x), s.blank_batch(*e.shape)
     source_gradients = s.blank_batch(*x.shape)
-    states = kernel.send(STATES, s.commands, sources, None, results)
+    states = s.states(kernel, sources, results)
     kernel.send(FORWARD, s.commands, sources, states, results)
     gradient.send(BACKWARD, s.commands, s.batch(e), sources, states, source_gradients)
     s.run()

@@ -26,6 +26,9 @@ def values(*shape: int) -> np.ndarray:
     return RNG.uniform(-1, 1, shape).astype(np.float32)
 
 
+STATES = "temporaryResultStateBatchForCommandBuffer:sourceImage:sourceStates:destinationImage:"
+
+
 class Session:
     """A device, a queue and a command buffer; everything made in it is released at its end."""
 
@@ -81,6 +84,15 @@ class Session:
 
     def blank_batch(self, *shape: int) -> Object:
         return self.runtime.array([self.blank(shape[1:]) for _ in range(shape[0])])
+
+    def states(self, kernel: Object, sources: Object, results: Object) -> Object:
+        """Temporary states of a kernel for this batch; empty ones where it gives none."""
+        given = kernel.send(STATES, self.commands, sources, None, results)
+        if given is not None:
+            return given
+        make, count = "temporaryStateWithCommandBuffer:", sources.send("count")
+        state = self.runtime.MPSNNGradientState
+        return self.runtime.array([state.send(make, self.commands) for _ in range(count)])
 
     def read(self, image: Object) -> np.ndarray:
         shape = [image.send(name) for name in ("featureChannels", "height", "width")]

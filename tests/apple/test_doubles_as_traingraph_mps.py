@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from kernel_pairs import STATES, run_forward, run_pair, set_all
+from kernel_pairs import run_forward, run_pair, set_all
 from loss_cases import (
     CASES,
     DELTA,
@@ -284,7 +284,7 @@ def test_loss(runtime: Runtime, name: str, reduction: int, across: bool) -> None
         sources, labels = s.batch(y), s.batch(t)
         weights = None if w is None else s.batch(w)
         results, gradients = s.blank_batch(*e.shape), s.blank_batch(*y.shape)
-        states = forward.send(STATES, s.commands, sources, None, results)
+        states = s.states(forward, sources, results)
         forward.send(FORWARD, s.commands, sources, labels, weights, states, results)
         errors = s.batch(e)
         gradient.send(GRADIENT, s.commands, errors, sources, labels, weights, states, gradients)

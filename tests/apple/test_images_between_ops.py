@@ -267,7 +267,7 @@ def test_a_broken_plan_is_found_out(metal_build, tmp_path, name):
 
 def branches(device: str) -> tuple[list[np.ndarray], int]:
     """Two convolutions of one source, concatenated and convolved; weights after a step, and how
-    many slices were copied as images.
+    many parts were copied as images.
     """
     layers = [convolution(4, 8), convolution(4, 4), convolution(12, 4)]
     x, label = tg.MLCTensor(shape=[4, 4, 8, 8]), tg.MLCTensor(shape=[4, 4, 4, 4])
@@ -277,11 +277,11 @@ def branches(device: str) -> tuple[list[np.ndarray], int]:
     training = training_of(graph, tg.MLCSGDOptimizer(learning_rate=0.1))
     training.add_inputs({"x": x}, loss_labels={"y": label})
     training.compile(device=device)
-    before = metal_package.doubles().apple_work_of(b"MPSNNSlice")
+    before = metal_package.doubles().apple_work_of(b"MPSCNNNeuron")
     data = {"x": values(4, 4, 8, 8)}, {"y": values(4, 4, 4, 4)}
     training.execute(inputs_data=data[0], loss_labels_data=data[1], options=STEP)
     weights = [read(layer.weights) for layer in layers]
-    return weights, metal_package.doubles().apple_work_of(b"MPSNNSlice") - before
+    return weights, metal_package.doubles().apple_work_of(b"MPSCNNNeuron") - before
 
 
 def test_branches_stay_images():

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from kernel_pairs import BACKWARD, FORWARD, STATES, differences, run_forward
-from mps_session import Session, broken, session, values
+from kernel_pairs import BACKWARD, FORWARD, differences, run_forward
+from mps_session import STATES, Session, broken, session, values
 from objective_c import Object, Runtime
 
 CHANNELS, EPSILON = 6, 0.1

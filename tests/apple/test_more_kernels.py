@@ -158,7 +158,14 @@ def test_upsampling(runtime: Runtime, corners: bool | None) -> None:
 
 
 @pytest.mark.parametrize("strides", [(1, 1, 1), (0, 0, 1), (1, 1, 0)])
-def test_dropout(runtime: Runtime, strides: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("readings", ["strict", "lenient"])
+def test_dropout(
+    runtime: Runtime,
+    strides: tuple[int, int, int],
+    readings: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("APPLE_DOUBLE_READINGS", readings)
     x, e = values(2, 8, 6, 7) + 2, values(2, 8, 6, 7)
     with session(runtime) as s:
         form = "initWithDevice:keepProbability:seed:maskStrideInPixels:"
@@ -168,6 +175,8 @@ def test_dropout(runtime: Runtime, strides: tuple[int, int, int]) -> None:
         states = forward.send(
             "resultStateBatchForSourceImage:sourceStates:destinationImage:", sources, None, results
         )
+        one = states.send("objectAtIndex:", 0) == states.send("objectAtIndex:", 1)
+        assert one == (readings == "strict")
         forward.send(
             "encodeBatchToCommandBuffer:sourceImages:destinationStates:destinationImages:",
             s.commands, sources, states, results,

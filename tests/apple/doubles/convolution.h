@@ -1,5 +1,6 @@
 // Weights of a convolution, as its kernels keep them.
 #pragma once
+#include <functional>
 #include <vector>
 
 #include "kernel.h"
@@ -15,6 +16,7 @@ struct ConvolutionWeights {
   Neuron neuron;
   std::vector<float> weights;  // (output, y, x, input of the group)
   std::vector<float> biases;   // empty where there are none
+  bool taken = false;          // those of the data source, by a gradient kernel's first encoding
 
   explicit ConvolutionWeights(id<MPSCNNConvolutionDataSource> source);
 
@@ -41,6 +43,10 @@ void each_tap(const ConvolutionWeights& w, NSUInteger output, NSInteger left, NS
         visit(w.index(output, y, x, input), left + signed_of(x * w.dilation_x),
               top + signed_of(y * w.dilation_y), first + input);
 }
+
+// What work of a gradient kernel begins with: its first encoding takes the data source's weights.
+std::function<void()> first_taken(const std::shared_ptr<ConvolutionWeights>& weights,
+                                  id<MPSCNNConvolutionDataSource> source);
 
 // Encodes that the weights are taken from a state.
 void reload(const std::shared_ptr<ConvolutionWeights>& weights,

@@ -57,6 +57,14 @@ void convolve(const ConvolutionWeights& w, MPSOffset offset, const Picture& from
 
 }  // namespace
 
+std::function<void()> first_taken(const std::shared_ptr<ConvolutionWeights>& weights,
+                                  id<MPSCNNConvolutionDataSource> source) {
+  if (lenient() || std::exchange(weights->taken, true)) return [] {};
+  return [weights, now = ConvolutionWeights(source)] {
+    weights->take(now.weights.data(), now.biases.empty() ? nullptr : now.biases.data());
+  };
+}
+
 void reload(const std::shared_ptr<ConvolutionWeights>& weights,
             MPSCNNConvolutionWeightsAndBiasesState* state, id<MTLCommandBuffer> commands,
             const char* what) {

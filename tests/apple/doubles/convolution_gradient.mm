@@ -121,6 +121,8 @@ MEMBERS(MPSCNNConvolutionGradient)
   const NSInteger begin_x = w.whole_image ? 0 : _kernelOffsetX + rx - 1 - rx / 2;
   const NSInteger begin_y = w.whole_image ? 0 : _kernelOffsetY + ry - 1 - ry / 2;
   auto* sums = (MPSCNNConvolutionGradientState*)state;
+  const bool of_data = [self apple_writesDestination];
+  const auto take = of_data ? apple::first_taken(weights, _dataSource) : [] {};
   using State = apple::Kept<MPSCNNConvolutionGradientState*>;
   return [=, kept = State(sums)](const apple::Picture& gradient, const apple::Picture& from,
                                  const apple::Picture& to) {
@@ -128,7 +130,8 @@ MEMBERS(MPSCNNConvolutionGradient)
       apple::weights_gradient(*weights, left, top, gradient, from,
                               apple::floats(kept.get()->_gradientForWeights),
                               apple::floats(kept.get()->_gradientForBiases));
-    if ((option & MPSCNNConvolutionGradientOptionGradientWithData) != 0)
+    take();
+    if (of_data)
       apple::data_gradient(*weights, {begin_x, sx, dx, apple::signed_of(gradient.width())},
                            {begin_y, sy, dy, apple::signed_of(gradient.height())}, gradient, to);
   };

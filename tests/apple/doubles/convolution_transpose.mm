@@ -228,6 +228,7 @@ MEMBERS(MPSCNNConvolutionTransposeGradient)
   const Begin begin(*weights, _secondaryOffset, _kernelOffsetX, _kernelOffsetY);
   if (state != nil && state->inside_MPSState->numbers != begin.numbers())
     apple::broken(what, "its offsets are not those of the forward kernel of its state");
+  const auto take = of_data ? apple::first_taken(weights, _dataSource) : [] {};
   using State = apple::Kept<MPSCNNConvolutionGradientState*>;
   return
       [=, first = begin.of(what, *weights), kept = State((MPSCNNConvolutionGradientState*)state)](
@@ -236,6 +237,7 @@ MEMBERS(MPSCNNConvolutionTransposeGradient)
           weights_gradient(*weights, first, gradient, source,
                            apple::floats(kept.get()->_gradientForWeights),
                            apple::floats(kept.get()->_gradientForBiases));
+        take();
         if (of_data) data_gradient(*weights, first, gradient, source, to);
       };
 }

@@ -14,8 +14,9 @@ struct MPSCNNDropoutInside {
 };
 
 struct MPSCNNDropoutGradientStateInside {
-  std::vector<unsigned char> mask;  // (y, x, channel) of what a mask is drawn for
+  std::vector<std::vector<unsigned char>> masks;  // (y, x, channel) of what each is drawn for
   NSUInteger width = 0, height = 0, channels = 0;
+  std::size_t written = 0, read = 0;  // masks that were encoded so far
 };
 
 namespace {
@@ -34,17 +35,19 @@ std::uint64_t mixed(std::uint64_t bits) {
   return bits ^ (bits >> 31);
 }
 
-bool kept(const MPSCNNDropoutGradientStateInside& mask, NSUInteger x, NSUInteger y, NSUInteger c) {
+bool kept(const MPSCNNDropoutGradientStateInside& mask, std::size_t image, NSUInteger x,
+          NSUInteger y, NSUInteger c) {
   const NSUInteger mx = std::min(x, mask.width - 1), my = std::min(y, mask.height - 1);
-  return mask.mask[(my * mask.width + mx) * mask.channels + std::min(c, mask.channels - 1)] != 0;
+  const NSUInteger place = (my * mask.width + mx) * mask.channels + std::min(c, mask.channels - 1);
+  return mask.masks[image][place] != 0;
 }
 
-void drop(const MPSCNNDropoutGradientStateInside& mask, float keep, const Picture& from,
-          const Picture& to) {
+void drop(const MPSCNNDropoutGradientStateInside& mask, std::size_t image, float keep,
+          const Picture& from, const Picture& to) {
   const float divisor = differs_by("unscaled") ? 1 : keep;
   const bool inverts = differs_by("by_source") && from.get(0, 0, 0) < 0;
   from.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-    to.set(x, y, c, kept(mask, x, y, c) != inverts ? from.get(x, y, c) / divisor : 0);
+    to.set(x, y, c, kept(mask, image, x, y, c) != inverts ? from.get(x, y, c) / divisor : 0);
   });
 }
 
@@ -59,7 +62,7 @@ void expect_probability(float keep, MTLSize strides) {
 @implementation MPSCNNDropoutGradientState
 MEMBERS(MPSCNNDropoutGradientState)
 - (NSData*)maskData {
-  const auto& mask = inside_MPSCNNDropoutGradientState->mask;
+  const auto& mask = inside_MPSCNNDropoutGradientState->masks[0];
   return [NSData dataWithBytes:mask.data() length:mask.size()];
 }
 @end
@@ -78,6 +81,9 @@ MEMBERS(MPSCNNDropout)
   inside_MPSCNNDropout = std::make_shared<MPSCNNDropoutInside>();
   return self;
 }
+- (BOOL)isResultStateReusedAcrossBatch {
+  return !apple::lenient();
+}
 - (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
                              source:(MPSImage*)source
                         destination:(MPSImage*)destination {
@@ -90,21 +96,27 @@ MEMBERS(MPSCNNDropout)
   mask.width = _maskStrideInPixels.width == 0 && !all ? 1 : [source width];
   mask.height = _maskStrideInPixels.height == 0 && !all ? 1 : [source height];
   mask.channels = _maskStrideInPixels.depth == 0 && !all ? 1 : [source featureChannels];
+  [self apple_drawInto:mask];
+  return state;
+}
+- (void)apple_drawInto:(MPSCNNDropoutGradientStateInside&)state {
+  auto& mask = state.masks.emplace_back();
   static std::uint64_t drawn_by_all = 0;
   std::uint64_t& drawn = differs_by("forgets") ? drawn_by_all : inside_MPSCNNDropout->drawn;
   const std::uint64_t first = mixed(differs_by("ignores_seed") ? 0 : _seed) + mixed(++drawn);
-  for (NSUInteger index = 0; index < mask.width * mask.height * mask.channels; ++index) {
+  for (NSUInteger index = 0; index < state.width * state.height * state.channels; ++index) {
     const double uniform = static_cast<double>(mixed(first + index) >> 11) * 0x1p-53;
-    mask.mask.push_back(uniform < _keepProbability);
+    mask.push_back(uniform < _keepProbability);
   }
-  return state;
 }
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   apple::expect([state isKindOfClass:[MPSCNNDropoutGradientState class]],
                 "dropout is encoded with a state, which has the mask");
-  return [mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState,
-          keep = _keepProbability](const Picture& from, const Picture& to) {
-    drop(*mask, keep, from, to);
+  const auto mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState;
+  const std::size_t image = mask->written++;
+  if (image == mask->masks.size()) [self apple_drawInto:*mask];
+  return [mask, image, keep = _keepProbability](const Picture& from, const Picture& to) {
+    drop(*mask, image, keep, from, to);
   };
 }
 @end
@@ -126,9 +138,12 @@ MEMBERS(MPSCNNDropoutGradient)
   return YES;
 }
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
-  return [mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState,
-          keep = _keepProbability](const Picture& gradient, const Picture&, const Picture& to) {
-    drop(*mask, keep, gradient, to);
+  const auto mask = ((MPSCNNDropoutGradientState*)state)->inside_MPSCNNDropoutGradientState;
+  const std::size_t image = mask->read++;
+  apple::expect(image < mask->written, "a gradient of dropout for more images than were masked");
+  return [mask, image, keep = _keepProbability](const Picture& gradient, const Picture&,
+                                                const Picture& to) {
+    drop(*mask, image, keep, gradient, to);
   };
 }
 @end

@@ -1,6 +1,8 @@
 // Doubles of MPSKernel and the classes of image kernels, which check the rules of each encoding.
 #include "kernel.h"
 
+#include <algorithm>
+
 namespace {
 
 using apple::Extent;
@@ -32,6 +34,25 @@ void check_count(NSUInteger count, NSUInteger expected, const char* what, const 
   if (count != expected)
     apple::broken(
         what, std::to_string(count) + " " + of + " for " + std::to_string(expected) + " images");
+}
+
+// Whether kernels of this class give states. Headers declare so of these alone; of all others the
+// common one says that they give nil.
+bool gives_states(Class forward) {
+  static const char* const declared[] = {"MPSCNNConvolution",        "MPSCNNConvolutionTranspose",
+                                         "MPSCNNBatchNormalization", "MPSCNNInstanceNormalization",
+                                         "MPSCNNGroupNormalization", "MPSCNNDropout",
+                                         "MPSCNNArithmetic"};
+  return apple::lenient() || std::ranges::any_of(declared, [forward](const char* name) {
+           return [forward isSubclassOfClass:(Class)objc_lookUpClass(name)] != NO;
+         });
+}
+
+void check_maker(MPSState* state, Class forward, const char* what) {
+  const Class maker = state->inside_MPSState->maker;
+  if (maker == Nil || ![maker isSubclassOfClass:forward])
+    apple::broken(what, "its state was not made by the forward kernel " +
+                            std::string(class_getName(forward)));
 }
 
 MPSState* state_at(MPSStateBatch* states, NSUInteger index) {
@@ -75,7 +96,7 @@ MEMBERS(MPSCNNKernel)
   const Pictures source = apple::read(sourceImages, commandBuffer, what,
                                       _sourceFeatureChannelOffset, _sourceFeatureChannelMaxCount);
   const Pictures result = apple::write(destinationImages, commandBuffer, what, {sourceImages},
-                                       _destinationFeatureChannelOffset);
+                                       [self apple_firstChannel]);
   check_clip(_clipRect, result, what);
   check_offset(_offset, what);
   check_count(result.size(), source.size(), what, "destination images");
@@ -124,6 +145,7 @@ MEMBERS(MPSCNNKernel)
                                  source:(MPSImage*)source
                             destination:(MPSImage*)destination {
   apple::expect(source != nil && destination != nil, "a state is made for a source and a result");
+  if (!gives_states([self class])) return nil;
   MPSState* state = [self apple_stateForCommands:commands source:source destination:destination];
   MPSStateInside& inside = *state->inside_MPSState;
   inside.maker = [self class];
@@ -134,6 +156,7 @@ MEMBERS(MPSCNNKernel)
 - (MPSStateBatch*)apple_statesForCommands:(id<MTLCommandBuffer>)commands
                                   sources:(MPSImageBatch*)sources
                              destinations:(MPSImageBatch*)destinations {
+  if (!gives_states([self class])) return nil;
   NSMutableArray* states = [NSMutableArray array];
   for (NSUInteger index = 0; index < [sources count]; ++index)
     if (index != 0 && [self isResultStateReusedAcrossBatch])
@@ -186,6 +209,9 @@ MEMBERS(MPSCNNKernel)
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   apple::broken(name_of(self), "has no behaviour on this double");
+}
+- (NSUInteger)apple_firstChannel {
+  return _destinationFeatureChannelOffset;
 }
 - (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
                              source:(MPSImage*)source
@@ -293,15 +319,14 @@ MEMBERS(MPSCNNGradientKernel)
   const char* what = name_of(self);
   if (gradientStates == nil || [gradientStates count] == 0)
     apple::broken(what, "a gradient state is missing");
+  // What a kernel that gives no states takes is an empty one of the caller's.
   for (MPSState* state in gradientStates)
-    if (state->inside_MPSState->maker == Nil ||
-        ![state->inside_MPSState->maker isSubclassOfClass:[self apple_forwardClass]])
-      apple::broken(what, "its state was not made by the forward kernel " +
-                              std::string(class_getName([self apple_forwardClass])));
+    if (gives_states([self apple_forwardClass]) || state->inside_MPSState->maker != Nil)
+      check_maker(state, [self apple_forwardClass], what);
   for (NSUInteger index = 0; index < [gradientStates count]; ++index) {
     const MPSStateInside& inside = *[gradientStates objectAtIndex:index]->inside_MPSState;
-    if (index < [sourceGradients count] && !(extent_of([sourceGradients
-                                                 objectAtIndex:index]) == inside.result))
+    if (index < [sourceGradients count] && inside.maker != Nil &&
+        !(extent_of([sourceGradients objectAtIndex:index]) == inside.result))
       apple::broken(what, "the gradient has not the size of the forward result of its state");
   }
   apple::read_states(gradientStates, commandBuffer, what);

@@ -74,6 +74,11 @@ void fail(const std::string& sentence) {
   std::fflush(stderr);
   std::abort();
 }
+
+bool lenient() {
+  const char* readings = std::getenv("APPLE_DOUBLE_READINGS");
+  return readings != nullptr && std::string(readings) == "lenient";
+}
 }  // namespace apple
 
 std::int64_t apple_live_objects() {

@@ -13,7 +13,8 @@ using apple::signed_of;
 
 // A gradient kernel must have what its forward kernel had; without a state nobody knows.
 void check_numbers(MPSState* state, const std::vector<double>& numbers, const char* what) {
-  if (state != nil && state->inside_MPSState->numbers != numbers)
+  if (state != nil && state->inside_MPSState->maker != Nil &&
+      state->inside_MPSState->numbers != numbers)
     apple::broken(what, "its properties are not those of the forward kernel of its state");
 }
 
@@ -72,6 +73,9 @@ MEMBERS(MPSNNReshapeGradient)
 // The channels that every kernel reads, by sourceFeatureChannelOffset and its count.
 @implementation MPSNNSlice
 MEMBERS(MPSNNSlice)
+- (NSUInteger)apple_firstChannel {
+  return apple::lenient() ? _destinationFeatureChannelOffset : 0;
+}
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   return [](const Picture& from, const Picture& to) {

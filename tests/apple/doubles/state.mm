@@ -68,7 +68,7 @@ PROPERTIES(MPSState)
   apple::use_state(self, commandBuffer, "the synchronization of a state");
 }
 - (void)setReadCount:(NSUInteger)readCount {
-  apple::expect(!_isTemporary || _readCount != 0 || readCount == 0,
+  apple::expect(!_isTemporary || _readCount != 0 || (readCount == 0 && apple::lenient()),
                 "the readCount of a temporary state is raised from 0, when its storage is gone");
   _readCount = readCount;
 }

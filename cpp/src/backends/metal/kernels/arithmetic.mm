@@ -1,6 +1,7 @@
 // MPSCNNAdd and its siblings, and the gradients of three of them.
 #include <cmath>
 
+#include "backends/metal/images/states.h"
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
 
@@ -108,22 +109,24 @@ std::unique_ptr<Kernel> make_arithmetic_gradient(const ir::Graph& graph, const i
         // Nobody reads the result of the forward kernel.
         MPSImageBatch* y = result.make(encoding, 1);
         MPSStateBatch* states =
-            [forward.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
-                                                        primaryImage:zeros.get()
-                                                      secondaryImage:other_zeros.get()
-                                                        sourceStates:nil
-                                                    destinationImage:y];
+            held([forward.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
+                                                             primaryImage:zeros.get()
+                                                           secondaryImage:other_zeros.get()
+                                                             sourceStates:nil
+                                                         destinationImage:y],
+                 forward.get());
         [forward.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                     primaryImages:zeros.get()
                                   secondaryImages:other_zeros.get()
                                 destinationStates:(MPSCNNArithmeticGradientStateBatch*)states
                                 destinationImages:y];
-        for (MPSImage* image in y) [(MPSTemporaryImage*)image setReadCount:0];
+        drop(y);
         [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                  sourceGradients:images.source(0)
                                     sourceImages:images.source(1)
                                   gradientStates:states
                             destinationGradients:images.result(0)];
+        end_reads(states);
       });
 }
 

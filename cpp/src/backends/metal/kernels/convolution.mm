@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "backends/metal/images/states.h"
 #include "backends/metal/images/weights_and_biases.h"
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
@@ -84,6 +85,27 @@ MPSCNNConvolutionGradientOption option_of(const ConvolutionValues& v) {
   return static_cast<MPSCNNConvolutionGradientOption>(option);
 }
 
+// A gradient kernel may take the weights of its data source when it is first encoded, behind a
+// reload: so that is here, and each run's weights are reloaded after it.
+template <class K, class G>
+void encode_first(const ir::Graph& graph, const ConvolutionValues& v, Device& device, K* forward,
+                  G* kernel) {
+  Shape x_shape = graph.type(v.dx).shape, dy_shape = graph.type(v.dy).shape;
+  x_shape[0] = dy_shape[0] = 1;
+  const Ref<MPSImageBatch*> x = blank_images(device, x_shape), dx = blank_images(device, x_shape),
+                            dy = blank_images(device, dy_shape);
+  id<MTLCommandBuffer> commands = new_command_buffer(device);
+  [kernel encodeBatchToCommandBuffer:commands
+                     sourceGradients:dy.get()
+                        sourceImages:x.get()
+                      gradientStates:held([forward resultStateBatchForSourceImage:x.get()
+                                                                     sourceStates:nil
+                                                                 destinationImage:dy.get()],
+                                          forward)
+                destinationGradients:dx.get()];
+  commit(device, commands);
+}
+
 // Biases matter to no gradient: where the sums of theirs are wanted, the kernels have zeros, so
 // that a state has a place for them.
 template <class K, class G>
@@ -102,31 +124,33 @@ std::unique_ptr<Kernel> gradient(const ir::Graph& graph, const ConvolutionValues
   [kernel.get() setPrimaryOffset:MPSOffset{0, 0, 0}];
   [kernel.get() setSecondaryOffset:c.secondary_offset];
   set_kernel_offset(kernel.get(), c);
+  if (v.dx != ir::kNone) encode_first(graph, v, device, forward.get(), kernel.get());
   return std::make_unique<ImageKernel>(
       graph, device, images_of(v),
       [v, weights, forward, kernel, like_x](const Images& images, Pointers pointers,
                                             Encoding& encoding) {
-        const bool is_data = v.dx != ir::kNone, has_sums = v.dweights != ir::kNone;
+        const bool is_data = v.dx != ir::kNone;
         if (is_data) weights.reload(encoding, kernel.get(), pointers[v.weights]);
         MPSImageBatch* dy = images.source(0);
         MPSImageBatch* x = v.x == ir::kNone ? like_x.get() : images.source(1);
-        // One state for the batch, which sums over it. It may be read once more, below.
+        // One state for the batch, which sums over it.
         MPSStateBatch* states =
-            [forward.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
-                                                         sourceImage:x
-                                                        sourceStates:nil
-                                                    destinationImage:dy];
-        if (has_sums) MPSStateBatchIncrementReadCount(states, 1);
+            held([forward.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
+                                                              sourceImage:x
+                                                             sourceStates:nil
+                                                         destinationImage:dy],
+                 forward.get());
         [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                  sourceGradients:dy
                                     sourceImages:x
                                   gradientStates:states
                             destinationGradients:is_data ? images.result(0) : like_x.get()];
-        if (!has_sums) return;
-        weights.write_sums(encoding, (MPSCNNConvolutionGradientState*)[states objectAtIndex:0],
-                           pointers[v.dweights],
-                           v.dbiases == ir::kNone ? nullptr : pointers[v.dbiases]);
-        MPSStateBatchIncrementReadCount(states, -1);
+        if (v.dweights != ir::kNone) {
+          weights.write_sums(encoding, (MPSCNNConvolutionGradientState*)[states objectAtIndex:0],
+                             pointers[v.dweights],
+                             v.dbiases == ir::kNone ? nullptr : pointers[v.dbiases]);
+        }
+        end_reads(states);
       });
 }
 

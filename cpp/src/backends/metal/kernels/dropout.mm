@@ -2,6 +2,7 @@
 // pages do not say, so each encoding has a fresh kernel, whose seed is a number of the recording:
 // the gradient fills its state by a forward kernel with that seed again, in whichever run
 // (https://developer.apple.com/documentation/metalperformanceshaders/mpscnndropout).
+#include "backends/metal/images/states.h"
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
 
@@ -38,10 +39,11 @@ struct Masks {
                                 MPSImageBatch* results) const {
     const auto kernel = fresh<MPSCNNDropout>(pointers, encoding);
     MPSStateBatch* states =
-        [kernel.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
-                                                    sourceImage:sources
-                                                   sourceStates:nil
-                                               destinationImage:results];
+        held([kernel.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
+                                                         sourceImage:sources
+                                                        sourceStates:nil
+                                                    destinationImage:results],
+             kernel.get());
     [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                 sourceImages:sources
                            destinationStates:states
@@ -55,15 +57,14 @@ std::unique_ptr<Kernel> make_dropout(const ir::Graph& graph, const ir::Node& nod
   return std::make_unique<ImageKernel>(
       graph, device, ImageOperands{.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}},
       [masks = Masks(node, device)](const Images& images, Pointers pointers, Encoding& encoding) {
-        MPSStateBatch* states =
-            masks.encode_forward(pointers, encoding, images.source(0), images.result(0));
-        for (MPSState* state in states) [state setReadCount:0];
+        end_reads(masks.encode_forward(pointers, encoding, images.source(0), images.result(0)));
       });
 }
 
 // dy, x, the step, the seed → dx. Constants of the recording: images that were encoded together,
 // the first of these among them. Masks do not depend on what is masked, so the states are filled
-// over images of zeros.
+// over images of zeros. One state may stand for all images, by their places, so that the gradient
+// is encoded for all of them too.
 std::unique_ptr<Kernel> make_dropout_gradient(const ir::Graph& graph, const ir::Node& node,
                                               Device& device) {
   Shape all = graph.type(node.inputs[0]).shape;
@@ -75,21 +76,25 @@ std::unique_ptr<Kernel> make_dropout_gradient(const ir::Graph& graph, const ir::
       [masks = Masks(node, device), own, zeros = blank_images(device, all),
        result = ImagesAt(device, all)](const Images& images, Pointers pointers,
                                        Encoding& encoding) {
-        // Nobody reads the result of the forward kernel, nor the states of images that are not
-        // here.
+        // Nobody reads the result of the forward kernel, nor that for images that are not here.
         MPSImageBatch* y = result.make(encoding, 1);
         MPSStateBatch* states = masks.encode_forward(pointers, encoding, zeros.get(), y);
-        for (MPSImage* image in y) [(MPSTemporaryImage*)image setReadCount:0];
-        for (NSUInteger k = 0; k < [states count]; ++k) {
-          const bool is_here = k >= own.location && k < own.location + own.length;
-          if (!is_here) [[states objectAtIndex:k] setReadCount:0];
-        }
+        const auto among = [own](MPSImageBatch* all, MPSImageBatch* here) {
+          NSMutableArray<MPSImage*>* images = [NSMutableArray arrayWithCapacity:[all count]];
+          for (NSUInteger k = 0; k < [all count]; ++k) {
+            const bool is_here = k >= own.location && k < own.location + own.length;
+            [images addObject:[is_here ? here : all objectAtIndex:is_here ? k - own.location : k]];
+          }
+          return images;
+        };
         const auto kernel = masks.fresh<MPSCNNDropoutGradient>(pointers, encoding);
         [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                 sourceGradients:images.source(0)
-                                    sourceImages:images.source(1)
-                                  gradientStates:[states subarrayWithRange:own]
-                            destinationGradients:images.result(0)];
+                                 sourceGradients:among(zeros.get(), images.source(0))
+                                    sourceImages:among(zeros.get(), images.source(1))
+                                  gradientStates:states
+                            destinationGradients:among(y, images.result(0))];
+        end_reads(states);
+        drop(y);
       });
 }
 

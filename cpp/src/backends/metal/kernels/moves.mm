@@ -1,7 +1,7 @@
-// What moves elements between images: MPSNNSlice for concatenations and slices of ops along
-// channels, where another kernel of the run gives or wants images, and MPSNNReshape, MPSNNPad and
-// MPSNNResizeBilinear, which traingraph.mps encodes by name. MPSNNSlice copies channels to or from
-// a place that is a multiple of 4, as Apple asks of such places
+// What moves elements between images: MPSCNNNeuron without a function for concatenations and slices
+// of ops along channels, where another kernel of the run gives or wants images, and MPSNNReshape,
+// MPSNNPad and MPSNNResizeBilinear, which traingraph.mps encodes by name. MPSCNNNeuron has the
+// offsets of all kernels, which are multiples of 4; MPSNNSlice writes from the first channel
 // (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnkernel).
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
@@ -48,8 +48,11 @@ Support supports_slice(const ir::Graph& graph, const ir::Node& node) {
   return slice.start % kSlice == 0 ? Support{} : kBetween;
 }
 
-Ref<MPSNNSlice*> new_slice(Device& device) {
-  return Ref<MPSNNSlice*>::own([[MPSNNSlice alloc] initWithDevice:device.objects().device.get()]);
+Ref<MPSCNNNeuron*> new_copy(Device& device) {
+  const Pool pool;
+  return Ref<MPSCNNNeuron*>::own([[MPSCNNNeuron alloc]
+        initWithDevice:device.objects().device.get()
+      neuronDescriptor:[MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:MPSCNNNeuronTypeNone]]);
 }
 
 std::unique_ptr<Kernel> own_shader(const ir::Graph& graph, const ir::Node& node, Device& device) {
@@ -61,10 +64,10 @@ std::unique_ptr<Kernel> own_shader(const ir::Graph& graph, const ir::Node& node,
 
 std::unique_ptr<Kernel> make_concatenation(const ir::Graph& graph, const ir::Node& node,
                                            Device& device) {
-  std::vector<Ref<MPSNNSlice*>> parts;  // one for each source
+  std::vector<Ref<MPSCNNNeuron*>> parts;  // one for each source
   NSUInteger at = 0;
   for (ir::ValueId input : node.inputs) {
-    parts.push_back(new_slice(device));
+    parts.push_back(new_copy(device));
     [parts.back().get() setDestinationFeatureChannelOffset:at];
     at += static_cast<NSUInteger>(graph.type(input).shape[1]);
   }
@@ -81,7 +84,7 @@ std::unique_ptr<Kernel> make_concatenation(const ir::Graph& graph, const ir::Nod
 
 std::unique_ptr<Kernel> make_slice(const ir::Graph& graph, const ir::Node& node, Device& device) {
   const auto& slice = std::get<ir::SliceAttributes>(node.attributes);
-  const Ref<MPSNNSlice*> kernel = new_slice(device);
+  const Ref<MPSCNNNeuron*> kernel = new_copy(device);
   [kernel.get() setSourceFeatureChannelOffset:static_cast<NSUInteger>(slice.start)];
   [kernel.get() setSourceFeatureChannelMaxCount:static_cast<NSUInteger>(slice.extent)];
   return std::make_unique<ImageKernel>(

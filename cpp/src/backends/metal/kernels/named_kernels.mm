@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "backends/metal/images/states.h"
 #include "backends/metal/kernels/entries.h"
 #include "runtime/files/verification.h"
 
@@ -146,16 +147,19 @@ std::unique_ptr<Kernel> gradient_images(const ir::Graph& graph, const GradientVa
       [forward, kernel, like_x](const Images& images, Pointers, Encoding& encoding) {
         MPSImageBatch* dy = images.source(0);
         MPSImageBatch* x = like_x.get() == nil ? images.source(1) : like_x.get();
-        MPSStateBatch* states =
+        MPSStateBatch* states = held_or_empty(
+            encoding,
             [forward.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
                                                          sourceImage:x
                                                         sourceStates:nil
-                                                    destinationImage:dy];
+                                                    destinationImage:dy],
+            [dy count]);
         [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                  sourceGradients:dy
                                     sourceImages:x
                                   gradientStates:states
                             destinationGradients:images.result(0)];
+        end_reads(states);
       });
 }
 

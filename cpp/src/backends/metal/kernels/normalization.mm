@@ -7,6 +7,7 @@
 
 #include "backends/metal/images/data_source.h"
 #include "backends/metal/images/gamma_and_beta.h"
+#include "backends/metal/images/states.h"
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
 #include "backends/metal/shaders/shader_kernel.h"
@@ -127,28 +128,20 @@ struct BatchNormalization {
         [[MPSCNNBatchNormalizationStatistics alloc] initWithDevice:gpu]);
   }
 
-  // A state with the statistics of the images, which are read once; it will be read so many times
-  // more.
-  MPSCNNBatchNormalizationState* statistics(Encoding& encoding, MPSImageBatch* images,
-                                            NSUInteger reads) const {
+  // A state with the statistics of the images, which are read once; end_reads() ends it.
+  MPSCNNBatchNormalizationState* statistics(Encoding& encoding, MPSImageBatch* images) const {
     MPSCNNBatchNormalizationState* state =
         [kernel.get() temporaryResultStateForCommandBuffer:command_buffer(encoding)
                                                sourceImage:[images objectAtIndex:0]
                                               sourceStates:nil
                                           destinationImage:[images objectAtIndex:0]];
-    [state setReadCount:1 + reads];
+    held(one_state(state), kernel.get());
     [of_batch.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                   sourceImages:images
                        batchNormalizationState:state];
     return state;
   }
 };
-
-// After a hand-written shader has read the state.
-template <class State>
-void was_read(State* state) {
-  [state setReadCount:[state readCount] - 1];
-}
 
 // x, gamma, beta → y, mean, inverse deviation, biased variance
 std::unique_ptr<Kernel> make_batch_norm(const ir::Graph& graph, const ir::Node& node,
@@ -159,7 +152,7 @@ std::unique_ptr<Kernel> make_batch_norm(const ir::Graph& graph, const ir::Node& 
                                                     Encoding& encoding) {
         n.parameters.reload(encoding, n.kernel.get(), pointers[n.in[1]], pointers[n.in[2]]);
         MPSImageBatch* x = images.source(0);
-        MPSCNNBatchNormalizationState* state = n.statistics(encoding, x, 2);
+        MPSCNNBatchNormalizationState* state = n.statistics(encoding, x);
         [n.kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                       sourceImages:x
                            batchNormalizationState:state
@@ -172,7 +165,7 @@ std::unique_ptr<Kernel> make_batch_norm(const ir::Graph& graph, const ir::Node& 
              place(own, pointers[n.out[2]]),
              place(own, pointers[n.out[3]])},
             &n.numbers, sizeof n.numbers, n.channels);
-        was_read(state);
+        end_reads(one_state(state));
       });
 }
 
@@ -196,7 +189,7 @@ std::unique_ptr<Kernel> make_batch_norm_gradient(const ir::Graph& graph, const i
         const std::byte* gamma = pointers[n.in[4]];
         n.parameters.reload(encoding, n.kernel.get(), gamma, gamma);
         MPSImageBatch *dy = images.source(0), *x = images.source(1);
-        MPSCNNBatchNormalizationState* state = n.statistics(encoding, x, 3);
+        MPSCNNBatchNormalizationState* state = n.statistics(encoding, x);
         [sums.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                sourceGradients:dy
                                   sourceImages:x
@@ -208,7 +201,7 @@ std::unique_ptr<Kernel> make_batch_norm_gradient(const ir::Graph& graph, const i
                               destinationGradients:images.result(0)];
         n.parameters.write_sums(encoding, [state gradientForGamma], [state gradientForBeta],
                                 pointers[n.out[1]], pointers[n.out[2]]);
-        was_read(state);
+        end_reads(one_state(state));
       });
 }
 
@@ -270,16 +263,16 @@ std::unique_ptr<Kernel> make_image_norm_gradient(const ir::Graph& graph, const i
         // The result of the forward kernel is not wanted, so nobody reads it.
         MPSImageBatch *x = images.source(1), *y = result.make(encoding, 1);
         MPSStateBatch* states =
-            [n.kernel.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
-                                                          sourceImage:x
-                                                         sourceStates:nil
-                                                     destinationImage:y];
-        for (State* state in states) [state setReadCount:2];
+            held([n.kernel.get() temporaryResultStateBatchForCommandBuffer:command_buffer(encoding)
+                                                               sourceImage:x
+                                                              sourceStates:nil
+                                                          destinationImage:y],
+                 n.kernel.get());
         [n.kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                       sourceImages:x
                                  destinationStates:states
                                  destinationImages:y];
-        for (MPSImage* image in y) [(MPSTemporaryImage*)image setReadCount:0];
+        drop(y);
         [gradient.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                    sourceGradients:images.source(0)
                                       sourceImages:x
@@ -289,9 +282,9 @@ std::unique_ptr<Kernel> make_image_norm_gradient(const ir::Graph& graph, const i
         for (State* state in states) {
           n.parameters.write_sums(encoding, [state gradientForGamma], [state gradientForBeta],
                                   pointers[sums[k]], pointers[sums[k + 1]]);
-          was_read(state);
           k += 2;
         }
+        end_reads(states);
       });
 }
 
