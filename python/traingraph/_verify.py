@@ -1,11 +1,13 @@
 """``python -m traingraph verify``: what a backend passes on this machine, and the note of that.
 
 First it compares kernels that no documentation settles, one process each, and notes those that are
-right: the backend uses no other. Then it runs the test suites, one process for each file, and notes
-when all have passed: Apple's GPU is what ``MLCDeviceType.ANY`` means only then. The report is
-written after each file, and a report that is not finished is gone on with.
+right: the backend uses no other. Then it runs the test suites, one process for each file and as
+many at once as there are processors, and notes when all have passed: Apple's GPU is what
+``MLCDeviceType.ANY`` means only then. The report is written after each file, in their order, and a
+report that is not finished is gone on with.
 """
 
+import asyncio
 import json
 import os
 import pathlib
@@ -119,9 +121,17 @@ def compare_kernels(tests: pathlib.Path, found: Report, report: pathlib.Path) ->
     script = tests / "verify" / f"{device}.py"
     if not script.is_file():
         return
-    listed = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
-    if listed.returncode != 0:
-        rows[:] = [{"name": script.name, "verdict": "FAIL", "deviation": listed.stderr[-4000:]}]
+    try:
+        listed = subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, timeout=SECONDS_EACH,
+            check=False,
+        )  # fmt: skip
+        said = listed.stderr[-4000:] or f"ended with {listed.returncode}"
+        refused = listed.returncode != 0
+    except subprocess.TimeoutExpired:
+        said, refused = f"did not end within {SECONDS_EACH:g} s", True
+    if refused:
+        rows[:] = [{"name": script.name, "verdict": "FAIL", "deviation": said}]
         return
     names = listed.stdout.splitlines()
     width = max(map(len, names))
@@ -168,17 +178,30 @@ def files_of(tests: pathlib.Path) -> list[str]:
     return [file.relative_to(tests).as_posix() for file in files]
 
 
-def run_suites(tests: pathlib.Path, found: Report, report: pathlib.Path) -> None:
-    """Runs the files that the report lacks, and writes it after each."""
+def files_at_once(device: str) -> int:
+    """One on a GPU: an error there may end work of other processes too, whose files would fail."""
+    return 1 if device == "metal" and sys.platform == "darwin" else os.cpu_count() or 1
+
+
+async def run_suites(tests: pathlib.Path, found: Report, report: pathlib.Path) -> None:
+    """Runs the files that the report lacks, and writes it after each, with the files in order."""
+    device, files = found["backend"], files_of(tests)
     done = {row["file"] for row in found["files"]}
-    left = [file for file in files_of(tests) if file not in done]
-    while left:
-        row = run_file(found["backend"], tests, tests / left.pop(0), SECONDS_EACH)
-        found["files"].append(row)
-        found["files_left"] = len(left)
-        save(found, report)
-        counts = f"{row['passed']} passed, {row['skipped']} skipped, {len(row['failures'])} failed"
-        print(f"{row['file']}: {counts}, {row['seconds']} s", flush=True)
+    free = asyncio.Semaphore(files_at_once(device))
+
+    async def run(file: str) -> None:
+        async with free:
+            row = await run_file(device, tests, tests / file, SECONDS_EACH)
+            found["files"].append(row)
+            found["files"].sort(key=lambda row: files.index(row["file"]))
+            found["files_left"] -= 1
+            save(found, report)
+            counts = f"{row['passed']} passed, {row['skipped']} skipped"
+            print(
+                f"{file}: {counts}, {len(row['failures'])} failed, {row['seconds']} s", flush=True
+            )
+
+    await asyncio.gather(*(run(file) for file in files if file not in done))
 
 
 def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
@@ -200,7 +223,7 @@ def verify(device: str, tests: pathlib.Path, report: pathlib.Path) -> int:
             compare_kernels(tests, found, report)
         right = [row["name"] for row in found["kernels"] if row["verdict"] == "PASS"]
         write_note(device, right)
-        run_suites(tests, found, report)
+        asyncio.run(run_suites(tests, found, report))
         failures = sum(len(row["failures"]) for row in found["files"])
         passed = sum(row["passed"] for row in found["files"])
         found["verdict"] = "PASS" if passed and not failures else "FAIL"

@@ -1,5 +1,6 @@
 """What a report of `verify` says of the machine that it was made on."""
 
+import asyncio
 import os
 import platform
 import subprocess
@@ -43,7 +44,7 @@ def describe_machine() -> dict[str, str]:
 def describe_device(device: str) -> tuple[str, str]:
     """How notes call the device, and why there is none: asked for in a process that it may end."""
     command = [sys.executable, "-c", MAKES_THE_DEVICE, device]
-    status, ended, output = run(command, dict(os.environ), SECONDS)
+    status, ended, output = asyncio.run(run(command, dict(os.environ), SECONDS))
     if status == 0:
         return output.strip(), ""
     return "", f"{ended}: {output.strip()[-4000:]}"

@@ -7,6 +7,7 @@ not run again, so a second process goes on behind it.
 import json
 import os
 import pathlib
+import signal
 from typing import Any
 
 # The variable that names the file.
@@ -26,6 +27,12 @@ def read(file: pathlib.Path) -> dict[str, dict[str, str]]:
 def _write(test: str, outcome: str, message: str = "") -> None:
     with open(os.environ[FILE], "a", encoding="utf-8") as file:
         print(json.dumps({"test": test, "outcome": outcome, "message": message}), file=file)
+
+
+def pytest_configure() -> None:
+    """Ctrl-C interrupts tests where `verify` ignores it, as a job in a shell's background does."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:

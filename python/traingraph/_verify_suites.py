@@ -33,7 +33,9 @@ class FileResult(TypedDict):
     failures: list[Failure]
 
 
-def run_file(device: str, tests: pathlib.Path, file: pathlib.Path, limit: float) -> FileResult:
+async def run_file(
+    device: str, tests: pathlib.Path, file: pathlib.Path, limit: float
+) -> FileResult:
     """Runs the tests of one file on the device."""
     # As one word: pytest takes a word that names a folder for tests to load. The option --device is
     # declared in the tests' own folder, above what is run. What frameworks print as they abort is
@@ -46,7 +48,7 @@ def run_file(device: str, tests: pathlib.Path, file: pathlib.Path, limit: float)
         environment = os.environ | {_verify_record.FILE: str(record)}
         ended_in: dict[str, str] = {}
         for _ in range(1 + RESTARTS):
-            status, ended, output = run(command, environment, limit)
+            status, ended, output = await run(command, environment, limit)
             rows = _verify_record.read(record)
             failed = any(row["outcome"] == "failed" for row in rows.values())
             if status in (0, 5) or (status == 1 and failed):  # as pytest ends after its tests

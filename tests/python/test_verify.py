@@ -2,6 +2,10 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
+import time
 import warnings
 from pathlib import Path
 
@@ -183,6 +187,7 @@ def test_a_report_that_is_not_finished_is_gone_on_with(
         return run(device, tests, file, limit)
 
     monkeypatch.setattr(_verify, "run_file", run_file)
+    monkeypatch.setattr(_verify, "files_at_once", lambda device: 1)
     for name in "first", "second":
         (suite / "layers" / f"test_{name}.py").write_text(PASSES)
     report = suite.parent / "report.json"
@@ -195,6 +200,94 @@ def test_a_report_that_is_not_finished_is_gone_on_with(
     assert files == ["test_first.py", "test_second.py", "test_second.py"]
     assert main(command) == 0  # finished: begun anew
     assert files[3:] == ["test_first.py", "test_second.py"]
+
+
+# One that passes only beside another, which is there when it writes the file of this name.
+WAITS = """
+import pathlib, time
+
+def test_waits():
+    there = pathlib.Path({there!r})
+    for _ in range(600):
+        if there.exists():
+            return
+        time.sleep(0.1)
+    raise AssertionError
+"""
+WRITES = """
+import pathlib
+
+def test_writes():
+    pathlib.Path({there!r}).touch()
+"""
+
+
+def test_files_run_beside_each_other_and_are_reported_in_their_order(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_verify, "files_at_once", lambda device: 2)
+    there = str(suite / "there")
+    status, report, _ = verify(suite, a=WAITS.format(there=there), b=WRITES.format(there=there))
+    files = [row["file"] for row in report["files"]]  # type: ignore
+    assert (status, files) == (0, ["layers/test_a.py", "layers/test_b.py"])
+
+
+def test_a_gpu_runs_one_file_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert [_verify.files_at_once(device) for device in ("metal", "bnns")] == [1, 8]
+
+
+# Writes its process, and hangs.
+SAYS_WHO = """
+import os, pathlib, time
+
+def test_hangs():
+    pathlib.Path({there!r}).write_text(str(os.getpid()))
+    time.sleep(1000)
+"""
+
+
+def test_an_interrupt_ends_what_runs(suite: Path) -> None:
+    there = suite / "there"
+    (suite / "layers/test_hangs.py").write_text(SAYS_WHO.format(there=str(there)))
+    report = suite.parent / "report.json"
+    command = ["-m", "traingraph", "verify", "--device", "cpu", "--tests", str(suite)]
+    process = subprocess.Popen([sys.executable, *command, "--report", str(report)])
+    while not (there.exists() and there.read_text()):
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(there.read_text()), 0)
+    assert json.loads(report.read_text())["files_left"] == 1
+
+
+INTERRUPTS = """
+import signal
+
+def test_ctrl_c():
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+"""
+
+
+def test_tests_are_interrupted_where_verify_is_not(suite: Path) -> None:
+    kept = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as of a job in a shell's background
+    try:
+        assert verify(suite, some=INTERRUPTS)[0] == 0
+    finally:
+        signal.signal(signal.SIGINT, kept)
+
+
+def test_a_list_of_kernels_that_hangs_is_reported(
+    suite: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_verify, "SECONDS_EACH", 10)
+    (suite / "verify").mkdir()
+    (suite / "verify" / "cpu.py").write_text("import time\ntime.sleep(99)\n")
+    _, report, _ = verify(suite, good=PASSES)
+    found = {"name": "cpu.py", "verdict": "FAIL", "deviation": "did not end within 10 s"}
+    assert report["kernels"] == [found]
 
 
 def test_without_the_device_there_is_a_report_of_why(suite: Path) -> None:
