@@ -142,8 +142,8 @@ BROKEN = {
         "released with reads left in its readCount",
     ),
     "a state that is read after its last read": (
-        "convolution.mm",
-        "if (has_sums) MPSStateBatchIncrementReadCount(states, 1);",
+        "states.mm",
+        "if ([state isTemporary]) [state setReadCount:kReads];",
         "",
         "raised from 0, when its storage is gone",
     ),

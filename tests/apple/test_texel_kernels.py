@@ -92,26 +92,6 @@ def test_slope_at_zero(runtime: Runtime, kind: int, a: float, expected: float) -
         assert gradient(s, kernel, zero + 1, zero).item() == expected
 
 
-@pytest.mark.parametrize(("kind", "a"), [(1, 0.25), (3, 0), (5, 0.5)])
-def test_matrix_neuron(runtime: Runtime, kind: int, a: float) -> None:
-    function = {
-        1: lambda x: np.where(x >= 0, x, a * x),
-        3: lambda x: 1 / (1 + np.exp(-x)),
-        5: lambda x: a * np.tanh(2 * x),
-    }[kind]
-    x = values(4, 6)
-    with session(runtime) as s:
-        kernel = s.kernel("MPSMatrixNeuron")
-        kernel.send("setNeuronType:parameterA:parameterB:parameterC:", kind, a, 2, 0)
-        y = s.matrix(0 * x)
-        kernel.send(
-            "encodeToCommandBuffer:inputMatrix:biasVector:resultMatrix:",
-            s.commands, s.matrix(x), None, y,
-        )  # fmt: skip
-        s.run()
-        np.testing.assert_allclose(s.read_matrix(y), function(x), rtol=1e-5)
-
-
 @pytest.mark.parametrize("logarithm", [False, True])
 def test_softmax_of_channels(runtime: Runtime, logarithm: bool) -> None:
     x, e = 3 * values(2, 5, 2, 3), values(2, 5, 2, 3)

@@ -1,11 +1,9 @@
-// Kernels over matrices: product, softmax, sum, and copies from and to images.
+// Kernels over matrices: product, and copies from and to images.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsmatrixmultiplication
 #include <algorithm>
-#include <cmath>
 
 #include "image.h"
 #include "matrix.h"
-#include "neuron.h"
 
 struct MPSMatrixMultiplicationInside {
   bool left, right;  // transposed
@@ -121,104 +119,6 @@ MEMBERS(MPSMatrixMultiplication)
         }
   });
 }
-@end
-
-@implementation MPSMatrixUnaryKernel
-MEMBERS(MPSMatrixUnaryKernel)
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
-  self = [super initWithDevice:device];
-  _batchSize = NSUIntegerMax;
-  return self;
-}
-@end
-
-@implementation MPSMatrixBinaryKernel
-MEMBERS(MPSMatrixBinaryKernel)
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
-  self = [super initWithDevice:device];
-  _batchSize = NSUIntegerMax;
-  return self;
-}
-@end
-
-@implementation MPSMatrixSoftMax
-MEMBERS(MPSMatrixSoftMax)
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
-  self = [super initWithDevice:device];
-  _sourceRows = _sourceColumns = NSUIntegerMax;
-  return self;
-}
-- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
-                  inputMatrix:(MPSMatrix*)inputMatrix
-                 resultMatrix:(MPSMatrix*)resultMatrix {
-  const char* what = "MPSMatrixSoftMax";
-  apple::expect_origin(_sourceMatrixOrigin, what);
-  apple::expect_origin(_resultMatrixOrigin, what);
-  const Matrix from = apple::read_matrix(inputMatrix, what);
-  const Matrix to = apple::read_matrix(resultMatrix, what);
-  expect_apart(to, from, what);
-  const NSUInteger rows = std::min(_sourceRows, from.rows);
-  const NSUInteger columns = std::min(_sourceColumns, from.columns);
-  expect_extent(to, rows, columns, what);
-  if (to.matrices < from.matrices) apple::broken(what, "its matrices differ in number");
-  const bool logarithm = [self isKindOfClass:[MPSMatrixLogSoftMax class]];
-  apple::add_work(commandBuffer, what, [=] {
-    for (NSUInteger n = 0; n < from.matrices; ++n)
-      for (NSUInteger i = 0; i < rows; ++i) {
-        double most = from.at(n, i, 0), sum = 0;
-        for (NSUInteger j = 1; j < columns; ++j) most = std::max<double>(most, from.at(n, i, j));
-        for (NSUInteger j = 0; j < columns; ++j) sum += std::exp(from.at(n, i, j) - most);
-        for (NSUInteger j = 0; j < columns; ++j) {
-          const double value = from.at(n, i, j) - most - std::log(sum);
-          to.at(n, i, j) = static_cast<float>(logarithm ? value : std::exp(value));
-        }
-      }
-  });
-}
-@end
-
-@implementation MPSMatrixLogSoftMax
-MEMBERS(MPSMatrixLogSoftMax)
-@end
-
-@implementation MPSMatrixSoftMaxGradient
-MEMBERS(MPSMatrixSoftMaxGradient)
-- (instancetype)initWithDevice:(id<MTLDevice>)device {
-  self = [super initWithDevice:device];
-  _sourceRows = _sourceColumns = NSUIntegerMax;
-  return self;
-}
-- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
-               gradientMatrix:(MPSMatrix*)gradientMatrix
-          forwardOutputMatrix:(MPSMatrix*)forwardOutputMatrix
-                 resultMatrix:(MPSMatrix*)resultMatrix {
-  const char* what = "MPSMatrixSoftMaxGradient";
-  const Matrix gradient = apple::read_matrix(gradientMatrix, what);
-  const Matrix forward = apple::read_matrix(forwardOutputMatrix, what);
-  const Matrix to = apple::read_matrix(resultMatrix, what);
-  expect_apart(to, gradient, what);
-  expect_apart(to, forward, what);
-  const NSUInteger rows = std::min(_sourceRows, forward.rows);
-  const NSUInteger columns = std::min(_sourceColumns, forward.columns);
-  expect_extent(gradient, rows, columns, what);
-  expect_extent(to, rows, columns, what);
-  const bool logarithm = [self isKindOfClass:[MPSMatrixLogSoftMaxGradient class]];
-  apple::add_work(commandBuffer, what, [=] {
-    for (NSUInteger i = 0; i < rows; ++i) {
-      double sum = 0;
-      for (NSUInteger j = 0; j < columns; ++j)
-        sum += gradient.at(0, i, j) * (logarithm ? 1.0 : forward.at(0, i, j));
-      for (NSUInteger j = 0; j < columns; ++j) {
-        const double e = gradient.at(0, i, j), y = forward.at(0, i, j);
-        to.at(0, i, j) = static_cast<float>(logarithm ? e - std::exp(y) * sum : y * (e - sum));
-      }
-    }
-  });
-}
-@end
-
-@implementation MPSMatrixLogSoftMaxGradient
-MEMBERS(MPSMatrixLogSoftMaxGradient)
 @end
 
 @implementation MPSImageCopyToMatrix

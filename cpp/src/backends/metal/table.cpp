@@ -82,27 +82,16 @@ std::unique_ptr<Kernel> make_reshape(const ir::Graph&, const ir::Node&, Device&)
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = [] {
     std::vector<KernelEntry> all;
-    for (auto family : {mps_matmul_entries,
-                        mps_softmax_entries,
-                        mps_neuron_entries,
-                        mps_convolution_entries,
-                        mps_normalization_entries,
-                        mps_pooling_entries,
-                        mps_move_entries,
-                        named_kernel_entries,
-                        elementwise_entries,
-                        reduce_entries,
-                        matmul_entries,
-                        convolution_entries,
-                        batch_norm_entries,
-                        pooling_entries,
-                        softmax_entries,
-                        cross_entropy_entries,
-                        data_movement_entries,
-                        indexing_entries,
-                        dropout_entries,
-                        reorder_entries,
-                        widened_entries}) {
+    for (auto family : {mps_matmul_entries,      mps_neuron_entries,
+                        mps_convolution_entries, mps_normalization_entries,
+                        mps_pooling_entries,     mps_move_entries,
+                        named_kernel_entries,    elementwise_entries,
+                        reduce_entries,          matmul_entries,
+                        convolution_entries,     batch_norm_entries,
+                        pooling_entries,         softmax_entries,
+                        cross_entropy_entries,   data_movement_entries,
+                        indexing_entries,        dropout_entries,
+                        reorder_entries,         widened_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
     all.push_back({ir::Op::reshape, supports_any, make_reshape});

@@ -28,10 +28,9 @@ class ImageKernel final : public Kernel {
  public:
   using Encode = std::function<void(const Images& images, Pointers pointers, Encoding& encoding)>;
 
-  ImageKernel(const ir::Graph& graph, Device& device, ImageOperands operands, Encode encode);
-  // All operands are images where the run's plan says so; else another kernel works over memory.
-  ImageKernel(const ir::Graph& graph, const ir::Node& node, Device& device,
-              std::unique_ptr<Kernel> over_memory, Encode encode);
+  // With a kernel over memory, operands are images only where the run's plan says so.
+  ImageKernel(const ir::Graph& graph, Device& device, ImageOperands operands, Encode encode,
+              std::unique_ptr<Kernel> over_memory = nullptr);
 
   const ImageOperands* images() const override { return &operands_; }
   void encode(Pointers pointers, Encoding& encoding) override;

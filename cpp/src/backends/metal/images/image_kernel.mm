@@ -1,34 +1,21 @@
 #include "backends/metal/images/image_kernel.h"
 
 namespace traingraph::metal {
-namespace {
-
-ImageOperands where_possible(const ir::Node& node) {
-  ImageOperands images = ImageOperands::all_of(node);
-  images.always = false;
-  return images;
-}
-
-}  // namespace
 
 ImageKernel::ImageKernel(const ir::Graph& graph, Device& device, ImageOperands operands,
-                         Encode encode)
+                         Encode encode, std::unique_ptr<Kernel> over_memory)
     : operands_(std::move(operands)),
       encode_(std::move(encode)),
+      over_memory_(std::move(over_memory)),
       alone_(step_alone(operands_)),
       alone_slots_(operands_.sources.size() + operands_.results.size(), nil) {
+  operands_.always = over_memory_ == nullptr;
   for (const auto& source : operands_.sources) {
     sources_.emplace_back(device, graph.type(source.value).shape);
   }
   for (ir::ValueId result : operands_.results) {
     results_.emplace_back(device, graph.type(result).shape);
   }
-}
-
-ImageKernel::ImageKernel(const ir::Graph& graph, const ir::Node& node, Device& device,
-                         std::unique_ptr<Kernel> over_memory, Encode encode)
-    : ImageKernel(graph, device, where_possible(node), std::move(encode)) {
-  over_memory_ = std::move(over_memory);
 }
 
 void ImageKernel::encode(Pointers pointers, Encoding& encoding) {

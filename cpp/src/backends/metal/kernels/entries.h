@@ -14,7 +14,6 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, Devic
 }
 
 std::vector<KernelEntry> mps_matmul_entries();
-std::vector<KernelEntry> mps_softmax_entries();
 std::vector<KernelEntry> mps_neuron_entries();
 std::vector<KernelEntry> mps_convolution_entries();
 std::vector<KernelEntry> mps_normalization_entries();

@@ -71,15 +71,16 @@ std::unique_ptr<Kernel> make_concatenation(const ir::Graph& graph, const ir::Nod
     [parts.back().get() setDestinationFeatureChannelOffset:at];
     at += static_cast<NSUInteger>(graph.type(input).shape[1]);
   }
-  return std::make_unique<ImageKernel>(graph, node, device, own_shader(graph, node, device),
-                                       [parts](const Images& images, Pointers, Encoding& encoding) {
-                                         for (std::size_t k = 0; k < parts.size(); ++k) {
-                                           [parts[k].get()
-                                               encodeBatchToCommandBuffer:command_buffer(encoding)
-                                                             sourceImages:images.source(k)
-                                                        destinationImages:images.result(0)];
-                                         }
-                                       });
+  return std::make_unique<ImageKernel>(
+      graph, device, ImageOperands::all_of(node),
+      [parts](const Images& images, Pointers, Encoding& encoding) {
+        for (std::size_t k = 0; k < parts.size(); ++k) {
+          [parts[k].get() encodeBatchToCommandBuffer:command_buffer(encoding)
+                                        sourceImages:images.source(k)
+                                   destinationImages:images.result(0)];
+        }
+      },
+      own_shader(graph, node, device));
 }
 
 std::unique_ptr<Kernel> make_slice(const ir::Graph& graph, const ir::Node& node, Device& device) {
@@ -87,13 +88,7 @@ std::unique_ptr<Kernel> make_slice(const ir::Graph& graph, const ir::Node& node,
   const Ref<MPSCNNNeuron*> kernel = new_copy(device);
   [kernel.get() setSourceFeatureChannelOffset:static_cast<NSUInteger>(slice.start)];
   [kernel.get() setSourceFeatureChannelMaxCount:static_cast<NSUInteger>(slice.extent)];
-  return std::make_unique<ImageKernel>(
-      graph, node, device, own_shader(graph, node, device),
-      [kernel](const Images& images, Pointers, Encoding& encoding) {
-        [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                    sourceImages:images.source(0)
-                               destinationImages:images.result(0)];
-      });
+  return forward_images(graph, node, device, kernel, own_shader(graph, node, device));
 }
 
 // --- by name -------------------------------------------------------------------------------------

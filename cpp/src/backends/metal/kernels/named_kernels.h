@@ -69,9 +69,10 @@ inline std::string refused_images(const ir::Graph& graph, const ir::Node& node,
 }
 
 // One source, one result. Further inputs of the node are not read: Apple's kernel makes them
-// itself.
+// itself. The kernel over memory is what ImageKernel says.
 std::unique_ptr<Kernel> forward_images(const ir::Graph& graph, const ir::Node& node, Device& device,
-                                       const Ref<MPSCNNKernel*>& kernel);
+                                       const Ref<MPSCNNKernel*>& kernel,
+                                       std::unique_ptr<Kernel> over_memory = nullptr);
 // Two sources, one result.
 std::unique_ptr<Kernel> binary_images(const ir::Graph& graph, const ir::Node& node, Device& device,
                                       const Ref<MPSCNNBinaryKernel*>& kernel);

@@ -110,14 +110,16 @@ std::string refused_images(const ir::Graph& graph, const ir::Node& node, std::si
 }
 
 std::unique_ptr<Kernel> forward_images(const ir::Graph& graph, const ir::Node& node, Device& device,
-                                       const Ref<MPSCNNKernel*>& kernel) {
+                                       const Ref<MPSCNNKernel*>& kernel,
+                                       std::unique_ptr<Kernel> over_memory) {
   return std::make_unique<ImageKernel>(
       graph, device, ImageOperands{.sources = {{node.inputs[0]}}, .results = {node.outputs[0]}},
       [kernel](const Images& images, Pointers, Encoding& encoding) {
         [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
                                     sourceImages:images.source(0)
                                destinationImages:images.result(0)];
-      });
+      },
+      std::move(over_memory));
 }
 
 std::unique_ptr<Kernel> binary_images(const ir::Graph& graph, const ir::Node& node, Device& device,

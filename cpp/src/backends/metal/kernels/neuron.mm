@@ -1,7 +1,7 @@
-// MPSCNNNeuron, MPSMatrixNeuron and MPSCNNNeuronGradient: activations of ops, over memory or over
-// images where another kernel of the run gives or wants such, and what traingraph.mps encodes by
-// name. The subclasses of one function are MPSCNNNeuron with a descriptor of that function: their
-// own initializers are deprecated
+// MPSCNNNeuron and MPSCNNNeuronGradient: activations of ops where another kernel of the run gives
+// or wants images, over memory those are a shader, and what traingraph.mps encodes by name. The
+// subclasses of one function are MPSCNNNeuron with a descriptor of that function: their own
+// initializers are deprecated
 // (https://developer.apple.com/documentation/metalperformanceshaders/mpscnnneuronrelu).
 #include "backends/metal/kernels/entries.h"
 #include "backends/metal/kernels/named_kernels.h"
@@ -88,62 +88,19 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   if (neuron_of(node).type == MPSCNNNeuronTypeNone) {
     return Support::no("mps: a list that is no neuron");
   }
-  if (graph.type(node.inputs[0]).elements() != graph.type(node.outputs[0]).elements()) {
+  const Shape& shape = graph.type(node.outputs[0]).shape;
+  if (graph.type(node.inputs[0]).shape != shape) {
     return Support::no("mps: a neuron whose source is broadcast");
   }
-  return {};
+  const std::string reason = no_images(shape);
+  return reason.empty() ? Support{} : Support::no("mps: " + reason);
 }
-
-// A row per row of the batch.
-MatrixAt flat(const ir::Type& type) {
-  const std::int64_t rows = type.shape.empty() ? 1 : type.shape[0];
-  return {rows, rows == 0 ? 0 : type.elements() / rows};
-}
-
-// Apple's kernel must not write over its source. A hand-written shader may where the plan lets it.
-class MatrixNeuron final : public Kernel {
- public:
-  MatrixNeuron(const ir::Graph& graph, const ir::Node& node, Device& device)
-      : in_place_(elementwise_entries().front().make(graph, node, device)),
-        x_value_(node.inputs[0]),
-        y_value_(node.outputs[0]),
-        x_(flat(graph.type(y_value_))),
-        y_(x_),
-        kernel_(Ref<MPSMatrixNeuron*>::own(
-            [[MPSMatrixNeuron alloc] initWithDevice:device.objects().device.get()])) {
-    const Neuron neuron = neuron_of(node);
-    [kernel_.get() setNeuronType:neuron.type parameterA:neuron.a parameterB:neuron.b parameterC:0];
-  }
-
-  void encode(Pointers pointers, Encoding& encoding) override {
-    if (pointers[x_value_] == pointers[y_value_]) return in_place_->encode(pointers, encoding);
-    [kernel_.get() encodeToCommandBuffer:command_buffer(encoding)
-                             inputMatrix:x_.at(encoding, pointers[x_value_])
-                              biasVector:nil
-                            resultMatrix:y_.at(encoding, pointers[y_value_])];
-  }
-
- private:
-  std::unique_ptr<Kernel> in_place_;
-  ir::ValueId x_value_, y_value_;
-  MatrixAt x_, y_;
-  Ref<MPSMatrixNeuron*> kernel_;
-};
 
 std::unique_ptr<Kernel> make_neuron(const ir::Graph& graph, const ir::Node& node, Device& device) {
-  const Shape& from = graph.type(node.inputs[0]).shape;
-  const Shape& to = graph.type(node.outputs[0]).shape;
-  auto over_memory = make<MatrixNeuron>(graph, node, device);
-  if (from != to || !no_images(to).empty()) return over_memory;
   const Pool pool;
   const auto kernel = kernel_of<MPSCNNNeuron>(neuron_of(node), device.objects().device.get());
-  return std::make_unique<ImageKernel>(
-      graph, node, device, std::move(over_memory),
-      [kernel](const Images& images, Pointers, Encoding& encoding) {
-        [kernel.get() encodeBatchToCommandBuffer:command_buffer(encoding)
-                                    sourceImages:images.source(0)
-                               destinationImages:images.result(0)];
-      });
+  return forward_images(graph, node, device, kernel,
+                        elementwise_entries().front().make(graph, node, device));
 }
 
 // --- by name -------------------------------------------------------------------------------------
