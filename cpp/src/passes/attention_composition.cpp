@@ -60,9 +60,11 @@ class Heads {
     const ValueId below = ops::binary(graph_, Scalar::subtract, scores(), column(at_.largest));
     const ValueId p = exponential(below, column(at_.logarithm));
     const ValueId kept = left();
-    const ValueId products = ops::binary(graph_, Scalar::multiply, dy, heads_of(at_.y));
-    const ValueId mean = ops::reduce(graph_, ir::ReduceKind::sum, products, {3});
     const ValueId dp = times(ops::matmul(graph_, dy, heads_of(at_.v), false, true), kept);
+    // Sum dy y, of these very numbers: where one key has all the probability, the scores' gradient
+    // is 0 to the bit.
+    const ValueId mean =
+        ops::reduce(graph_, ir::ReduceKind::sum, ops::binary(graph_, Scalar::multiply, p, dp), {3});
     const ValueId ds =
         ops::binary(graph_, Scalar::multiply, p, ops::binary(graph_, Scalar::subtract, dp, mean));
     std::vector<ValueId> results = {
