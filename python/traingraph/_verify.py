@@ -194,7 +194,7 @@ async def run_suites(tests: pathlib.Path, found: Report, report: pathlib.Path) -
             row = await run_file(device, tests, tests / file, SECONDS_EACH)
             found["files"].append(row)
             found["files"].sort(key=lambda row: files.index(row["file"]))
-            found["files_left"] -= 1
+            found["files_left"] = len(files) - len(found["files"])
             save(found, report)
             counts = f"{row['passed']} passed, {row['skipped']} skipped"
             print(
