@@ -4,6 +4,7 @@ from traingraph import _core
 
 # Beginnings of tests' names, and why they are skipped.
 NO_ONEDNN = (
+    "tests/graph/test_thread_starts.py::test_a_step_whose_threads_cannot_be_started",
     "tests/layers/test_transposed_convolution.py::test_the_cpu_takes_every_pass_itself",
     "tests/passes/test_fusion.py::test_convolution_takes_bias_and_activation",
     "tests/passes/test_fusion.py::test_preferred_layouts_flow_through_the_network",
