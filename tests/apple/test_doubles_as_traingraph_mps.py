@@ -27,6 +27,12 @@ from traingraph import mps
 GAMMA, BETA, WEIGHTS, BIASES = values(6), values(6), values(8, 3, 3, 4), values(8)
 
 
+@pytest.fixture(autouse=True)
+def kernels_give_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Headers say so of few kernels."""
+    monkeypatch.setenv("APPLE_DOUBLE_READINGS", "lenient")
+
+
 class Source(mps.MPSCNNGroupNormalizationDataSource):
     number_of_feature_channels, number_of_groups = 6, 3
 
@@ -210,10 +216,11 @@ def test_resize(runtime: Runtime, height: int, width: int, corners: bool) -> Non
     np.testing.assert_allclose(found, forward_by_mps(kernel, x, shape), rtol=1e-5, atol=1e-6)
 
 
-def test_slice(runtime: Runtime) -> None:
+def test_channels_from_a_place_on(runtime: Runtime) -> None:
     x = values(2, 11, 3, 4)
     with session(runtime) as s:
-        kernel = s.kernel("MPSNNSlice")
+        copies = s.runtime.MPSNNNeuronDescriptor.send("cnnNeuronDescriptorWithType:", 0)
+        kernel = s.kernel("MPSCNNNeuron", "initWithDevice:neuronDescriptor:", copies)
         set_all(kernel, sourceFeatureChannelOffset=4, sourceFeatureChannelMaxCount=5)
         found = run_forward(s, kernel, x, (2, 5, 3, 4))
     np.testing.assert_array_equal(found, x[:, 4:9])

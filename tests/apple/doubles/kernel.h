@@ -18,8 +18,6 @@ inline NSInteger signed_of(NSUInteger value) { return static_cast<NSInteger>(val
 // Fails where the kernel cannot work on images of these extents.
 - (void)apple_checkSource:(apple::Extent)source result:(apple::Extent)result;
 - (apple::UnaryWork)apple_workForState:(MPSState*)state;
-// Of the result, from which on it writes.
-- (NSUInteger)apple_firstChannel;
 // The state that the gradient kernel will want; temporary where there is a command buffer.
 - (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
                              source:(MPSImage*)source

@@ -96,7 +96,7 @@ MEMBERS(MPSCNNKernel)
   const Pictures source = apple::read(sourceImages, commandBuffer, what,
                                       _sourceFeatureChannelOffset, _sourceFeatureChannelMaxCount);
   const Pictures result = apple::write(destinationImages, commandBuffer, what, {sourceImages},
-                                       [self apple_firstChannel]);
+                                       _destinationFeatureChannelOffset);
   check_clip(_clipRect, result, what);
   check_offset(_offset, what);
   check_count(result.size(), source.size(), what, "destination images");
@@ -209,9 +209,6 @@ MEMBERS(MPSCNNKernel)
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   apple::broken(name_of(self), "has no behaviour on this double");
-}
-- (NSUInteger)apple_firstChannel {
-  return _destinationFeatureChannelOffset;
 }
 - (MPSState*)apple_stateForCommands:(id<MTLCommandBuffer>)commands
                              source:(MPSImage*)source

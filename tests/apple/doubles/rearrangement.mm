@@ -1,6 +1,5 @@
-// Reshaping, slices, padding and Gram matrices of images.
+// Reshaping, padding and Gram matrices of images.
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnreshape
-// https://developer.apple.com/documentation/metalperformanceshaders/mpsnnslice
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnnpad
 // https://developer.apple.com/documentation/metalperformanceshaders/mpsnngrammatrixcalculation
 #include "kernel.h"
@@ -65,23 +64,6 @@ MEMBERS(MPSNNReshapeGradient)
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   return [](const Picture& gradient, const Picture&, const Picture& to) { reshape(gradient, to); };
-}
-@end
-
-// --- slice ---------------------------------------------------------------------------------------
-
-// The channels that every kernel reads, by sourceFeatureChannelOffset and its count.
-@implementation MPSNNSlice
-MEMBERS(MPSNNSlice)
-- (NSUInteger)apple_firstChannel {
-  return apple::lenient() ? _destinationFeatureChannelOffset : 0;
-}
-- (apple::UnaryWork)apple_workForState:(MPSState*)state {
-  (void)state;
-  return [](const Picture& from, const Picture& to) {
-    from.each(
-        [&](NSUInteger x, NSUInteger y, NSUInteger c) { to.set(x, y, c, from.get(x, y, c)); });
-  };
 }
 @end
 

@@ -19,7 +19,6 @@ inline void expect(bool rule, const char* sentence) {
 //   read counts    statistics of batch normalization count no read of their state, or one;
 //                  a count that is 0 is nobody's to set, or may be set to 0 again
 //   dropout        one state for the images of a batch, by their places, or one for each
-//   slices         MPSNNSlice writes from the first channel, or from the offset of all kernels
 //   weights        a gradient of convolution takes those of its data source when it is first
 //                  encoded with a gradient of data, behind earlier reloads, or when it is made
 bool lenient();
