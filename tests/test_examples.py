@@ -51,6 +51,30 @@ def archive(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+# Lines with code, imports and documents apart; what its last words are at least.
+SHORT = {"train_digits": (28, "accuracy", 0.98), "train_table": (24, "R²", 0.5)}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_programs_train_well(name: str) -> None:
+    if name == "train_table":
+        pytest.importorskip("pandas")
+    most, word, least = SHORT[name]
+    program = DIGITS.with_name(f"{name}.py")
+    lines = program.read_text().splitlines()
+    code = [line for line in lines if line and not re.match(r'import |from |"""', line)]
+    assert len(code) <= most
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True, text=True, timeout=900,
+        env={**os.environ, "CUDA_VISIBLE_DEVICES": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = re.search(rf"{word} (\d\.\d+)", done.stdout)
+    assert found, done.stdout
+    assert float(found[1]) >= least
+
+
 def test_digits_are_learned(tmp_path: Path) -> None:
     picture = tmp_path / "digits.png"
     done = run("--json", "--plot", picture)
