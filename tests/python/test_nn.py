@@ -1,5 +1,6 @@
 """Blocks of traingraph.nn are the classes with what follows from the source; models are graphs."""
 
+import inspect
 import re
 import time
 from collections.abc import Callable
@@ -86,6 +87,14 @@ def test_a_block_makes_its_class(text: str) -> None:
     assert shape == result
     assert type(layers[0]) is cls
     assert built(block, *source, dtype=dtype)[1][0] != layers[0]
+
+
+def test_signatures_of_several_forms() -> None:
+    dense = inspect.signature(nn.dense)
+    assert list(dense.parameters)[:2] == ["outputs", "bias"]
+    assert "inputs" in dense.parameters
+    for name in set(nn.__all__) - {"Block", "Value"}:
+        assert "args" not in inspect.signature(getattr(nn, name)).parameters, name
 
 
 def test_every_function_is_tried() -> None:
@@ -323,7 +332,19 @@ def test_values(call: Any, text: str) -> None:
         (lambda: nn.dense(), r"\[dense\] no form takes \(0 by position\); write dense\(outputs"),
         (lambda: nn.dense(1, 2, 3), r"no form takes \(3 by position\)"),
         (lambda: nn.dense(1, 2, outputs=2), r"no form takes \(2 by position, outputs\)"),
-        (lambda: nn.dense(1, units=2), r"\(1 by position, units\); write dense\(.* or dense\("),
+        (
+            lambda: nn.dense(1, units=2),
+            r"units\); did you mean outputs\? Write dense\(.* or dense\(",
+        ),
+        (lambda: nn.adam(lr=1.0), r"\[adam\] .* did you mean learning_rate\? Write adam"),
+        (lambda: nn.dropout(p=0.5), r"\[dropout\] .* did you mean rate\?"),
+        (lambda: nn.conv2d(8, kernel_size=3, filter=2), r"did you mean kernel\? Write conv2d"),
+        (
+            lambda: nn.dense(1, use_bias=False, bias_initializer=0),
+            "did you mean bias, bias_init\\?",
+        ),
+        (lambda: nn.lstm(1, return_sequences=True), r"did you mean returns_sequences\?"),
+        (lambda: nn.model([nn.flatten()], input_shape=3), r"\[model\] .* did you mean input\?"),
         (lambda: nn.dense(1.5), "expected outputs: int but got 'float'"),
         (lambda: nn.conv2d(3), r"\[conv2d\] no form takes \(1 by position\)"),
         (lambda: nn.sequential("relu"), "expected layers: .* but got 'str'"),

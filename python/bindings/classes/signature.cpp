@@ -180,8 +180,25 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
   std::string lines;
   for (const CallForm& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
   std::string names = std::to_string(positional.size()) + " by position";
-  for (const auto& item : items_of(keywords)) append(names, printable(item.first));
-  throw py::type_error("[" + subject() + "] no form takes (" + names + "); write " + lines);
+  std::string meant;
+  const std::vector<Parameter> all = merged();
+  for (const auto& item : items_of(keywords)) {
+    const std::string word = printable(item.first);
+    append(names, word);
+    std::string best;
+    for (const Parameter& parameter : all) {
+      if (word == parameter.name) {
+        best.clear();
+        break;
+      }
+      const bool is_longer = parameter.name.size() > best.size();
+      if (is_longer && resembles(word, parameter.name)) best = parameter.name;
+    }
+    if (!best.empty()) append(meant, best);
+  }
+  if (!meant.empty()) meant = "; did you mean " + meant + "?";
+  throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + meant +
+                       (meant.empty() ? "; write " : " Write ") + lines);
 }
 
 Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
@@ -327,16 +344,11 @@ std::vector<Parameter> Signature::merged() const {
   return all;
 }
 
-// For inspect.signature, which knows one form. Those of functions differ in what is given by
-// position.
+// For inspect.signature, which knows one form: what the others have more is taken by name.
 std::string Signature::text_signature() const {
   const std::size_t positional = positional_count(forms_.front());
-  std::string list;
-  if (forms_.size() == 1) {
-    list = names_of(forms_.front().parameters, positional);
-  } else {
-    list = kind_ == Kind::kFunction ? "*args, **kwargs" : names_of(merged(), positional);
-  }
+  std::string list =
+      names_of(forms_.size() == 1 ? forms_.front().parameters : merged(), positional);
   if (has_self()) list = list.empty() ? "self" : "self, " + list;
   return name_ + "(" + list + ")\n--\n\n";
 }

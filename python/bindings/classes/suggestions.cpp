@@ -28,9 +28,43 @@ std::size_t edits_between(std::string_view a, std::string_view b) {
   return row.back();
 }
 
+// Whether Keras or PyTorch have this word for what is called so here.
+bool is_called(const std::string& word, const std::string& name) {
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"units", "outputs"},
+      {"filters", "outputs"},
+      {"out_features", "outputs"},
+      {"out_channels", "outputs"},
+      {"in_features", "inputs"},
+      {"in_channels", "inputs"},
+      {"use_bias", "bias"},
+      {"kernel_initializer", "weights_init"},
+      {"p", "rate"},
+      {"num_layers", "layers"},
+      {"num_heads", "heads"},
+      {"num_groups", "groups"},
+      {"num_embeddings", "count"},
+      {"input_dim", "count"},
+      {"embedding_dim", "dimension"},
+      {"output_dim", "dimension"},
+      {"padding_idx", "padding_index"},
+      {"normalized_shape", "shape"},
+      {"eps", "epsilon"},
+      {"rho", "alpha"},
+      {"beta_1", "beta1"},
+      {"beta_2", "beta2"},
+      {"pool_size", "kernel"},
+      {"criterion", "loss"},
+  };
+  return std::ranges::find(kNames, std::pair(word, name), [](const auto& row) {
+           return std::pair<std::string, std::string>(row.first, row.second);
+         }) != std::end(kNames);
+}
+
 }  // namespace
 
 bool resembles(const std::string& word, const std::string& name) {
+  if (is_called(word, name)) return true;
   std::string initials(1, name.front());
   for (std::size_t k = 1; k < name.size(); ++k) {
     if (name[k - 1] == '_') initials += name[k];

@@ -7,7 +7,8 @@
 // Guesses for the texts of errors about arguments.
 namespace traingraph::python {
 
-// Whether `word` may be meant for this name: its beginning, its initials, or a slip of the keys.
+// Whether `word` may be meant for this name: its beginning, its initials, a slip of the keys, or
+// the word that Keras or PyTorch have for it.
 bool resembles(const std::string& word, const std::string& name);
 // Whether an annotation may stand for this value.
 bool may_take(const std::string& annotation, pybind11::handle value);
