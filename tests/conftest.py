@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -28,6 +29,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A job in a shell's background ignores Ctrl-C, and so would the programs of tests about it.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     differences.every_element = config.getoption("--jacobians")
     config.addinivalue_line("markers", "row_of(device): a row that --device has added")
     keep_portable(config)
