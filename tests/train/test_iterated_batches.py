@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,24 @@ def test_interrupts_end_both(sleeps: bool) -> None:
     timer.join()
     gc.collect()
     assert closed.is_set()
+
+
+def test_batches_that_have_trained_are_let_go() -> None:
+    """In the middle of an epoch, whatever made them."""
+    made: list[weakref.ref[np.ndarray]] = []
+    most = 0
+
+    def batches() -> Iterator[Batch]:
+        nonlocal most
+        for _ in range(200):
+            x = X[:16].copy()
+            made.append(weakref.ref(x))
+            most = max(most, sum(one() is not None for one in made))
+            yield x, Y[:16]
+            del x
+
+    model().fit(batches=batches())
+    assert most <= 4
 
 
 STUCK = """

@@ -138,6 +138,8 @@ EnteredCall::~EnteredCall() { count_entered(-1); }
 HeldGil::HeldGil() : state_(taken(PyGILState_Ensure)), outside_before_(outside_here) {
   outside -= std::exchange(outside_here, 0);
   enter();
+  // The main thread, which Python would ask, may be in a call for long.
+  drop_released();
 }
 
 HeldGil::~HeldGil() {
