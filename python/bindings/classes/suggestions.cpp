@@ -1,3 +1,4 @@
+// Guesses for the texts of errors: which argument a word was meant for, which types take a value.
 #include "classes/suggestions.h"
 
 #include <algorithm>
