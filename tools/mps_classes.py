@@ -54,8 +54,9 @@ Apple's members are missing.
 {there}
 ## What is not there
 
-{members} of {all_members} members of Apple's classes exist. These are missing; `*` stands for any
-letters, and names after a colon are members in Objective-C's spelling.
+Apple's list is that of MPS for networks and matrices: {classes} classes, protocols and enumerations. Image filters and ray
+tracing are not in it, and `MPSGraph` is another framework. {members} of its {all_members} members exist. These are missing;
+`*` stands for any letters, and names after a colon are members in Objective-C's spelling.
 
 | why | missing |
 |---|---|
@@ -106,6 +107,7 @@ def page() -> str:
     return TEXT.format(
         names=len(mps.__all__),
         there=there(),
+        classes=len(TABLE),
         members=sum(map(is_here, rows)),
         all_members=len(rows),
         missing=missing(),
