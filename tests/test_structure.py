@@ -30,7 +30,7 @@ EDGES = {
     "backends/bnns": ["runtime", "backends/reference", "backends/cpu"],
     "backends/null": ["runtime", "backends/reference", "backends/cpu"],
     "backends/cuda": ["runtime"],
-    "backends/metal": ["runtime"],
+    "backends/metal": ["ops", "runtime"],
     # The explicit list of backends that are built in.
     "backends/registry.cpp": [
         "backends/bnns",
@@ -99,7 +99,8 @@ ROOMS = {
         "shaders": ["device"],
         "images": ["shaders"],
         "kernels": ["images"],
-        ".": ["kernels"],
+        "compositions": [],
+        ".": ["compositions", "kernels"],
     },
     "python/bindings": {
         "convert": [],

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <span>
 #include <type_traits>
 #include <utility>
 
 #include "ir/scalar_simplify.h"
-#include "passes/compositions.h"
+#include "ops/emit.h"
 #include "passes/passes.h"
 #include "runtime/threads/interruption.h"
 
@@ -19,11 +20,6 @@ using ir::Node;
 using ir::Op;
 using ir::Type;
 using ir::ValueId;
-
-struct Rule {
-  Op op;
-  Composition compose;
-};
 
 // Half of the results each: there are lists too long for a kernel.
 std::vector<ValueId> compose_elementwise(ir::Graph& graph, const Node& node) {
@@ -56,25 +52,12 @@ std::vector<ValueId> compose_elementwise(ir::Graph& graph, const Node& node) {
   return results;
 }
 
-constexpr Rule kRules[] = {
-    {Op::attention, compose_attention},
-    {Op::attention_gradient, compose_attention_gradient},
-    {Op::compare, compose_compare},
-    {Op::elementwise, compose_elementwise},
-    {Op::embedding, compose_embedding},
-    {Op::embedding_gradient, compose_embedding_gradient},
-    {Op::extremum, compose_extremum},
-    {Op::limit_rows, compose_limit_rows},
-    {Op::lstm, compose_lstm},
-    {Op::lstm_gradient, compose_lstm_gradient},
-    {Op::one_hot, compose_one_hot},
-    {Op::row_norm, compose_row_norm},
-    {Op::row_norm_gradient, compose_row_norm_gradient},
-};
-
-Composition composition_of(Op op) {
-  const auto* const rule = std::ranges::find(kRules, op, &Rule::op);
-  return rule == std::end(kRules) ? nullptr : rule->compose;
+// Scalar lists can be too long on any backend.
+Composition composition_of(Op op, const Backend& backend) {
+  if (op == Op::elementwise) return compose_elementwise;
+  const std::span<const CompositionRule> rules = backend.compositions();
+  const auto rule = std::ranges::find(rules, op, &CompositionRule::op);
+  return rule == rules.end() ? nullptr : rule->compose;
 }
 
 class Composing {
@@ -84,7 +67,7 @@ class Composing {
     result_.nodes.clear();
     for (const Node& node : graph.nodes) {
       check_compilation();
-      if (composition_of(node.op) == nullptr) {
+      if (composition_of(node.op, backend_) == nullptr) {
         result_.append(node);
       } else {
         add(node);
@@ -106,7 +89,7 @@ class Composing {
       result_.append(std::move(node));
       return true;
     }
-    const Composition compose = composition_of(node.op);
+    const Composition compose = composition_of(node.op, backend_);
     if (compose != nullptr && replace(node, compose)) return true;
     result_.append(std::move(node));
     return false;

@@ -1,9 +1,9 @@
 // Rows that are normalized, and rows of a table by index.
 #include <cmath>
 
-#include "passes/compositions.h"
+#include "backends/metal/compositions/compositions.h"
 
-namespace traingraph::passes {
+namespace traingraph::metal {
 namespace {
 
 using ir::Scalar;
@@ -175,4 +175,4 @@ std::vector<ValueId> compose_limit_rows(ir::Graph& graph, const ir::Node& node) 
   return ops::elementwise(graph, std::move(list), {x, norm.largest, norm.share, picked});
 }
 
-}  // namespace traingraph::passes
+}  // namespace traingraph::metal

@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "passes/compositions.h"
+#include "backends/metal/compositions/compositions.h"
 
-namespace traingraph::passes {
+namespace traingraph::metal {
 namespace {
 
 using ir::AttentionAttributes;
@@ -172,4 +172,4 @@ std::vector<ValueId> compose_attention_gradient(ir::Graph& graph, const ir::Node
   return Heads(graph, node, true).gradient();
 }
 
-}  // namespace traingraph::passes
+}  // namespace traingraph::metal

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <utility>
 
-#include "passes/compositions.h"
+#include "backends/metal/compositions/compositions.h"
 
-namespace traingraph::passes {
+namespace traingraph::metal {
 namespace {
 
 using ir::kNone;
@@ -282,4 +282,4 @@ std::vector<ValueId> compose_lstm_gradient(ir::Graph& graph, const ir::Node& nod
   return Backward(graph, node, o).results();
 }
 
-}  // namespace traingraph::passes
+}  // namespace traingraph::metal
