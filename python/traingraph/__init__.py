@@ -4,12 +4,17 @@ Build an MLCGraph of layers, compile it once in an MLCTrainingGraph or MLCInfere
 its passes many times.
 """
 
+from typing import TYPE_CHECKING
+
 from traingraph import _openmp  # noqa: F401  (first: it decides how the core is loaded)
 
 # isort: split
 from traingraph import _core
 from traingraph import nn as nn
 from traingraph._core import *  # noqa: F403
+from traingraph._missing_names import missing_name
 
 __all__ = list(_core.__all__)
 __version__ = _core.version()
+if not TYPE_CHECKING:
+    __getattr__ = missing_name(__name__, [*__all__, "nn", "mps", "augment"])

@@ -45,4 +45,5 @@ PYBIND11_MODULE(_testing, module) {
   traingraph::testing::bind_data_sources(module);
   traingraph::testing::bind_check_gradients(module);
   traingraph::testing::bind_locales(module);
+  traingraph::testing::bind_mistakes(module);
 }

@@ -29,6 +29,7 @@ void bind_nodes(py::module_& module);
 void bind_check_gradients(py::module_& module);
 void bind_data_sources(py::module_& module);
 void bind_locales(py::module_& module);
+void bind_mistakes(py::module_& module);
 
 // An op's attributes from a dictionary of their fields; what is not named keeps its default.
 ir::Attributes attributes_from(ir::Op op, const py::dict& fields);

@@ -269,7 +269,7 @@ def test_wrong_outputs(through: Callable[..., np.ndarray], output: Any, problem:
 def test_undeclared_names_list_the_declared_ones(through: Callable[..., np.ndarray]) -> None:
     with pytest.raises(ValueError, match="outputs_data: 'result'; got 'other'"):
         through(VALUES, outputs_data={"other": np.zeros((2, 3), np.float32)})
-    with pytest.raises(ValueError, match="none is declared; got 'y'"):
+    with pytest.raises(ValueError, match="none is declared; declare them by add_inputs; got 'y'"):
         through(VALUES, loss_labels_data={"y": VALUES})
 
 

@@ -109,13 +109,13 @@ using GraphPtr = std::shared_ptr<Graph>;
 
 // One call's data. Arrays that fit are used in place. A caller may give the same arguments again.
 struct TRAINGRAPH_API ExecutionArguments {
-  NamedData inputs;
-  NamedData loss_labels;
-  NamedData loss_label_weights;
-  NamedData outputs;
+  NamedData inputs = {};
+  NamedData loss_labels = {};
+  NamedData loss_label_weights = {};
+  NamedData outputs = {};
   std::int64_t batch_size = 0;  // 0: from the tensors
   ExecutionOptions options = ExecutionOptions::kNone;
-  CompletionHandler completion_handler;
+  CompletionHandler completion_handler = {};
 };
 
 // What training and inference graphs share: declaring, compiling, inspecting.

@@ -54,17 +54,25 @@ inline std::int64_t smallest(const std::optional<Size>& size) {
   return size ? std::min(size->y, size->x) : 1;
 }
 
+inline std::string in_lower_case(std::string text) {
+  for (char& c : text) {
+    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
+  }
+  return text;
+}
+
 // InvalidArgument that lists what is accepted.
 template <class Rows>
 const auto& row_named(const Rows& rows, const std::string& subject, const char* what,
                       const std::string& name) {
-  std::string names;
+  std::string names, meant;
   for (const auto& row : rows) {
     if (row.name == name) return row;
     names += (names.empty() ? "" : ", ") + std::string(row.name);
+    if (in_lower_case(name) == row.name) meant = "; did you mean '" + in_lower_case(name) + "'?";
   }
   throw InvalidArgument("[" + subject + "] expected " + what + " of " + names + " but got '" +
-                        name + "'");
+                        name + "'" + meant);
 }
 
 }  // namespace traingraph::nn

@@ -197,7 +197,16 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
     if (!best.empty()) append(meant, best);
   }
   if (!meant.empty()) meant = "; did you mean " + meant + "?";
-  throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + meant +
+  std::string missing;
+  if (forms_.size() == 1) {
+    const std::vector<Parameter>& parameters = forms_.front().parameters;
+    for (std::size_t i = positional.size(); i < parameters.size(); ++i) {
+      const bool is_there = keywords.contains(py::handle(parameters[i].key));
+      if (parameters[i].required() && !is_there) append(missing, parameters[i].name);
+    }
+    if (!missing.empty()) missing = "; missing: " + missing;
+  }
+  throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + missing + meant +
                        (meant.empty() ? "; write " : " Write ") + lines);
 }
 

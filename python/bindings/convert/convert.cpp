@@ -39,7 +39,10 @@ void refuse(const Where& where, py::handle value) {
                                                     : "the function " + name;
   std::string text =
       "[" + where.subject + "] expected " + where.name + ": " + where.expected + " but got " + got;
-  if (!name.empty()) {
+  const bool may_be_item = !value.is_none() && !py::isinstance<py::dict>(value);
+  if (may_be_item && where.expected.starts_with("collections.abc.Sequence[")) {
+    text += "; put it into a list";
+  } else if (!name.empty()) {
     text += "; did you mean " + name + "()?";
   }
   throw py::type_error(text);

@@ -44,9 +44,12 @@ DataType declared_type(std::string_view name, const NamedTensors& declared, cons
   for (const auto& entry : declared) {
     names += (names.empty() ? "'" : ", '") + entry.first + "'";
   }
+  const bool is_output = std::string_view(argument).starts_with("outputs");
+  const std::string none = std::string(" but none is declared; declare them by ") +
+                           (is_output ? "add_outputs" : "add_inputs");
   throw InvalidArgument(std::string("[") + subject + "] expected declared names in " + argument +
-                        (names.empty() ? " but none is declared" : ": " + names) + "; got '" +
-                        std::string(name) + "'");
+                        (names.empty() ? none : ": " + names) + "; got '" + std::string(name) +
+                        "'");
 }
 
 // Whether the data is that of these arrays, as they are now. No Python code runs meanwhile, so that

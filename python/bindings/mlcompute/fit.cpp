@@ -26,11 +26,11 @@ NamedData samples(const py::object& given, const NamedTensors& declared, const W
                       Access::kRead);
   }
   if (declared.size() != 1) {
-    throw InvalidArgument("[" + where.subject + "] expected a dictionary for " + where.name +
-                          ", because " + std::to_string(declared.size()) + " are declared");
+    const std::string count = declared.empty() ? "none" : std::to_string(declared.size());
+    throw InvalidArgument("[" + where.subject + "] expected a dictionary of declared " +
+                          where.name + ", as " + count + " are declared by add_inputs");
   }
-  py::dict one;
-  one[py::str(declared.front().first)] = given;
+  const py::dict one(py::arg(declared.front().first.c_str()) = given);
   return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);
 }
 
@@ -134,7 +134,8 @@ SampleData to_samples(const Declared& declared, py::handle value, const Where& w
     throw InvalidArgument(
         "[" + where.subject + "] expected " + where.name +
         ": (inputs, labels) or (inputs, labels, label_weights) but got " +
-        (is_sequence ? std::to_string(count) + " items" : "'" + type_name(value) + "'"));
+        (is_sequence ? std::to_string(count) + " items" : "'" + type_name(value) + "'") +
+        (PyFloat_Check(value.ptr()) ? "; split the samples, there is no share" : ""));
   }
   const py::sequence items = py::reinterpret_borrow<py::sequence>(value);
   SampleData data;

@@ -21,6 +21,8 @@ class BatchSource {
   virtual Samples::Batch* next() = 0;
   // Whether that was because FitArguments::goes_on has ended the fit.
   virtual bool is_ended() const { return false; }
+  // Whether what it has raised says of which batch it is.
+  virtual bool has_named_batch() const { return false; }
 };
 
 class ArrayBatches final : public BatchSource {

@@ -215,7 +215,7 @@ class Fit {
       goes_on = take_steps(steps);
     } catch (Error& error) {
       give_up(steps, before);
-      if (!steps.found_infinite_loss()) {
+      if (!steps.found_infinite_loss() && !source_->has_named_batch()) {
         error.add(" in step " + std::to_string(progress_.steps + 1) + " of epoch " +
                   std::to_string(epoch.number));
       }

@@ -118,6 +118,7 @@ Samples::Batch* PreparedBatches::next() {
     lock.lock();
   }
   if (epoch.ready.empty()) {
+    has_named_batch_ = true;
     if (epoch.error != nullptr) std::rethrow_exception(epoch.error);
     check_are_all(epoch);
     return nullptr;

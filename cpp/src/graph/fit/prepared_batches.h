@@ -24,6 +24,7 @@ class PreparedBatches final : public BatchSource {
   // Raises what the function has raised.
   Samples::Batch* next() override;
   bool is_ended() const override { return is_ended_; }
+  bool has_named_batch() const override { return has_named_batch_; }
 
  private:
   struct Epoch;
@@ -38,6 +39,7 @@ class PreparedBatches final : public BatchSource {
   std::thread thread_;
   std::optional<Samples> current_;  // what the step reads
   bool is_ended_ = false;
+  bool has_named_batch_ = false;
 };
 
 }  // namespace traingraph

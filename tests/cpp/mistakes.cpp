@@ -1,0 +1,111 @@
+// Mistakes of C++ programs, named by the same call in Python: the texts are compared there.
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <traingraph/traingraph.h>
+
+#include "testing.h"
+
+namespace traingraph::testing {
+namespace {
+
+constexpr std::int64_t kRows = 32;
+
+NamedData rows_of(const char* name, std::int64_t rows, const Shape& behind) {
+  Shape shape{rows};
+  shape.insert(shape.end(), behind.begin(), behind.end());
+  static const std::vector<float> numbers(kRows * 8);
+  return {{name, TensorData::of(numbers.data(), shape)}};
+}
+NamedData x() { return rows_of("x", kRows, {8}); }
+NamedData classes(std::int64_t rows, std::int32_t label) {
+  static std::vector<std::int32_t> values(kRows);
+  std::ranges::fill(values, label);
+  TensorData data = TensorData::raw(values.data(), static_cast<std::size_t>(rows) * sizeof(label));
+  data.data_type = DataType::kInt32;
+  data.shape = {rows};
+  return {{"y", data}};
+}
+
+std::shared_ptr<TrainingGraph> model() {
+  return nn::model({nn::dense(4), "relu", nn::dense(3)}, {.input = {8}});
+}
+TensorPtr tensor() { return Tensor::create(TensorDescriptor({4, 8})); }
+
+const std::map<std::string, void (*)()>& mistakes() {
+  static const std::map<std::string, void (*)()> table = {
+      {"model.fit(x, y[:16])",
+       [] { model()->fit({.inputs = x(), .loss_labels = classes(16, 0)}); }},
+      {"model.fit(x, y, epochs=0)",
+       [] { model()->fit({.inputs = x(), .loss_labels = classes(kRows, 0), .epochs = 0}); }},
+      {"model.fit(x, y, metrics=['auc'])",
+       [] { model()->fit({.inputs = x(), .loss_labels = classes(kRows, 0), .metrics = {"auc"}}); }},
+      {"model.fit(x, np.full(32, 3), shuffle=False)",
+       [] { model()->fit({.inputs = x(), .loss_labels = classes(kRows, 3), .shuffle = false}); }},
+      {"model.evaluate(x)", [] { model()->evaluate({.inputs = x()}); }},
+      {"model.predict(x[:, :7])", [] { (void)model()->predict(rows_of("x", kRows, {7})); }},
+      {"model.load('nothing.safetensors')", [] { model()->load("nothing.safetensors"); }},
+      {"model.execute(inputs_data={'x': x})", [] { model()->execute({.inputs = x()}); }},
+      {"model.execute_gradient()", [] { model()->execute_gradient({}); }},
+      {"model.execute_optimizer_update()", [] { model()->execute_optimizer_update({}); }},
+      {"nn.model([nn.dense(4)], input=8, loss='bce')",
+       [] { nn::model({nn::dense(4)}, {.input = {8}, .loss = "bce"}); }},
+      {"nn.model([nn.dense(4)], input=8, optimizer='adamax')",
+       [] { nn::model({nn::dense(4)}, {.input = {8}, .optimizer = "adamax"}); }},
+      {"nn.model([nn.dense(4)], input=8, labels='ints')",
+       [] { nn::model({nn::dense(4)}, {.input = {8}, .labels = "ints"}); }},
+      {"nn.model([nn.dense(4), 'Relu'], input=8)",
+       [] { nn::model({nn::dense(4), "Relu"}, {.input = {8}}); }},
+      {"nn.model([], input=8)", [] { nn::model({}, {.input = {8}}); }},
+      {"nn.model([nn.conv2d(4, 3)], input=8)",
+       [] { nn::model({nn::conv2d(4, 3)}, {.input = {8}}); }},
+      {"nn.model([nn.conv2d(4, 3), nn.dense(3)], input=(3, 8, 8))",
+       [] { nn::model({nn::conv2d(4, 3), nn::dense(3)}, {.input = {3, 8, 8}}); }},
+      {"nn.model([nn.lstm(4)], input=8)", [] { nn::model({nn::lstm(4)}, {.input = {8}}); }},
+      {"nn.model([nn.attention(3)], input=(8, 4))",
+       [] { nn::model({nn::attention(3)}, {.input = {8, 4}}); }},
+      {"nn.model([nn.group_norm(2)], input=(3, 2, 2))",
+       [] { nn::model({nn::group_norm(2)}, {.input = {3, 2, 2}}); }},
+      {"nn.model([nn.dense(4)], input=(2, 2, 2, 2))",
+       [] { nn::model({nn::dense(4)}, {.input = {2, 2, 2, 2}}); }},
+      {"nn.dense(0)", [] { nn::dense(0); }},
+      {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
+      {"nn.dropout(50)", [] { nn::dropout(50); }},
+      {"nn.sgd(0.1, momentum=2)", [] { nn::sgd(0.1f, 2); }},
+      {"nn.adam(float('nan'))", [] { nn::adam(std::numeric_limits<float>::quiet_NaN()); }},
+      {"tg.MLCTensor(shape=[4, 0])", [] { Tensor::create(TensorDescriptor({4, 0})); }},
+      {"tg.MLCTensor(shape=[1, 2, 3, 4, 5])",
+       [] { Tensor::create(TensorDescriptor({1, 2, 3, 4, 5})); }},
+      {"tg.MLCReshapeLayer(shape=[-1, -1])", [] { Reshape(Shape{-1, -1}); }},
+      {"tg.MLCSplitLayer(split_count=0, dimension=0)", [] { Split(0, 0); }},
+      {"tg.set_num_threads(0)", [] { Platform::set_thread_count(0); }},
+      {"training.compile(device='mps')", [] { Device::named("mps"); }},
+      {"graph.node(tg.MLCMatMulLayer(descriptor=tg.MLCMatMulDescriptor()), sources=[tensor, "
+       "tensor])",
+       [] {
+         const TensorPtr both = tensor();
+         Graph().node(std::make_shared<MatMul>(MatMulDescriptor()), {both, both});
+       }},
+      {"graph.node(tg.MLCSoftmaxLayer(operation='softmax', dimension=7), source=tensor)",
+       [] { Graph().node(std::make_shared<Softmax>(SoftmaxOperation::kSoftmax, 7), tensor()); }},
+  };
+  return table;
+}
+
+}  // namespace
+
+void bind_mistakes(py::module_& module) {
+  module.def("mistakes", [] {
+    std::vector<std::string> names;
+    for (const auto& [name, make] : mistakes()) names.push_back(name);
+    return names;
+  });
+  module.def("make_mistake", [](const std::string& name) { mistakes().at(name)(); });
+}
+
+}  // namespace traingraph::testing
