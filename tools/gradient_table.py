@@ -87,6 +87,8 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes")
     parser.add_argument("--write", action="store_true", help="writes docs/gradients.md")
     given = parser.parse_args()
+    if given.write and (given.row or given.quick):
+        parser.error("the page has all rows, with all cases: write it without --row and --quick")
     devices = [*DEVICES, *given.device]
     for device in given.device:
         try:

@@ -54,9 +54,10 @@ Apple's members are missing.
 {there}
 ## What is not there
 
-Apple's list is that of MPS for networks and matrices: {classes} classes, protocols and enumerations. Image filters and ray
-tracing are not in it, and `MPSGraph` is another framework. {members} of its {all_members} members exist. These are missing;
-`*` stands for any letters, and names after a colon are members in Objective-C's spelling.
+Apple's list is that of MPS for networks and matrices: {classes} classes, protocols and
+enumerations. Image filters and ray tracing are not in it, and `MPSGraph` is another framework.
+{members} of its {all_members} members exist. These are missing; `*` stands for any letters, and
+names after a colon are members in Objective-C's spelling.
 
 | why | missing |
 |---|---|
