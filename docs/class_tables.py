@@ -141,9 +141,8 @@ def with_layers(page: str) -> str:
         text += ".\n"
     else:
         names = [DEVICES[k] for k in others]
-        text += (
-            f". On {listed([f'*{name}*' for name in names])} these have no kernel of their own:\n\n"
-        )
+        devices = listed([f"*{name}*" for name in names])
+        text += f". On {devices} some layers lack kernels of their own:\n\n"
         text += row("layers", *names) + "|---" * (len(names) + 1) + "|\n"
         same: dict[tuple[str, ...], list[str]] = {}
         for name, cells in rows.items():

@@ -257,8 +257,8 @@ def test_what_changes_in_the_long_table_changes_the_short_one() -> None:
         f"All 1 layers run on {devices}, *cuda*, *metal* and *bnns*.\n"
     )
     assert said(head + runs + odd + other) == (
-        f"All 2 layers run on {devices} and *bnns*. On *cuda* and *metal* these have no kernel of "
-        "their own:\n\n| layers | cuda | metal |\n|---|---|---|\n| Loss | no | composed |\n"
+        f"All 2 layers run on {devices} and *bnns*. On *cuda* and *metal* some layers lack kernels "
+        "of their own:\n\n| layers | cuda | metal |\n|---|---|---|\n| Loss | no | composed |\n"
     )
 
 
