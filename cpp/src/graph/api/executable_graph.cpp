@@ -134,14 +134,12 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   }
   const CompilationLock compiling;
   std::set<TensorPtr> constants_before;
-  std::optional<Device> device_before;
   std::shared_ptr<Executor> before;
   std::shared_ptr<GraphState> now;
   {
     const std::lock_guard lock(structure());
     constants_before = set_constants(*state_, constants, data);
     if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
-    device_before = state_->device;
     before = state_->executor;
     now = state_->snapshot();
   }
@@ -149,19 +147,15 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->precision = precision;
   now->memory_limit = memory_limit;
   now->device = device;
-  auto executor = std::make_shared<Executor>(now, backend);
-  const bool takes_over = before != nullptr && device_before == device;
+  auto executor = std::make_shared<Executor>(now, backend, before.get());
   try {
-    executor->prepare(takes_over ? before.get() : nullptr);
+    executor->prepare(before.get(), false);
   } catch (...) {
     // The graph stays as it was, usable after the mistake is mended.
     const std::lock_guard lock(structure());
     state_->constants = std::move(constants_before);
     throw;
   }
-  if (before != nullptr) executor->share_failures(*before);
-  // Copies of data lie in the device's memory.
-  if (takes_over) executor->take_over(*before);
   const std::lock_guard lock(structure());
   state_->options = options;
   state_->precision = precision;

@@ -163,10 +163,9 @@ std::shared_ptr<Executor> GraphState::current_executor(const char* call) {
   if (current(before)) return before;
   const std::shared_ptr<GraphState> now = snapshot();
   const Device& target = *now->device;
-  auto renewed = std::make_shared<Executor>(now, backend_named(target.backend(), target.index()));
-  renewed->prepare_again(*before);
-  renewed->share_failures(*before);
-  renewed->take_over(*before);
+  auto renewed = std::make_shared<Executor>(now, backend_named(target.backend(), target.index()),
+                                            before.get());
+  renewed->prepare(before.get(), true);
   const std::lock_guard lock(structure());
   executor = renewed;
   return renewed;

@@ -1,5 +1,5 @@
-// Device memory for bound arrays: a slot per tensor, copies of data that the caller may change, and
-// uploads that skip unchanged data.
+// Copies of data that the caller may change, device memory for bound arrays, and uploads that skip
+// unchanged data.
 #include "graph/data/device_staging.h"
 #include "runtime/device_memory.h"
 
@@ -16,48 +16,42 @@ bool is_aligned(const std::byte* address) {
   return reinterpret_cast<std::uintptr_t>(address) % kAlignment == 0;
 }
 
+// Memory of an earlier copy that nothing reads any more, else new memory.
+std::shared_ptr<std::byte> memory_for_copy(std::vector<HostCopy>& copies, const Backend& backend,
+                                           std::size_t bytes) {
+  std::erase_if(copies, [&](const HostCopy& copy) {
+    return copy.memory.use_count() == 1 && copy.bytes != bytes;
+  });
+  for (const HostCopy& copy : copies) {
+    if (copy.memory.use_count() == 1) return copy.memory;
+  }
+  copies.push_back({backend.allocate(bytes), bytes});
+  return copies.back().memory;
+}
+
 }  // namespace
 
-void DeviceStaging::place(const Tensor& tensor, std::size_t bytes) {
-  if (uses_host_memory(backend_)) return;
-  DeviceSlot& slot = slots_[&tensor];
-  if (slot.capacity >= bytes) return;
-  const std::shared_ptr<std::byte> memory = backend_.allocate(bytes);
-  if (slot.memory != nullptr) copy_memory(backend_, memory.get(), slot.memory.get(), slot.capacity);
+void reserve(DeviceSlot& slot, const Backend& backend, std::size_t bytes) {
+  if (uses_host_memory(backend) || slot.capacity >= bytes) return;
+  const std::shared_ptr<std::byte> memory = backend.allocate(bytes);
+  if (slot.memory != nullptr) copy_memory(backend, memory.get(), slot.memory.get(), slot.capacity);
   slot.memory = memory;
   slot.capacity = bytes;
 }
 
-void DeviceStaging::make_room_like(const DeviceStaging& before) {
-  copies_ = before.copies_;
-  for (const auto& [tensor, old] : before.slots_) place(*tensor, old.capacity);
+void drop_unread(std::vector<HostCopy>& copies) {
+  std::erase_if(copies, [](const HostCopy& copy) { return copy.memory.use_count() == 1; });
 }
 
-void DeviceStaging::take_over(const DeviceStaging& before) {
-  make_room_like(before);
-  for (const auto& [tensor, old] : before.slots_) {
-    DeviceSlot& slot = slots_[tensor];
-    // Jobs of the executor before may still write into its slots.
-    copy_memory(backend_, slot.memory.get(), old.memory.get(), old.capacity);
-    slot.version = old.version;
-  }
-}
-
-void DeviceStaging::drop_copies(const Tensor& tensor) {
-  const auto found = copies_.find(&tensor);
-  if (found == copies_.end()) return;
-  std::erase_if(found->second, [](const Copy& copy) { return copy.memory.use_count() == 1; });
-}
-
-TensorData DeviceStaging::copy_of(const Tensor& tensor, const ir::Type& type,
-                                  const TensorData& data) {
+TensorData copy_of(const TensorData& data, const ir::Type& type, const Backend& backend,
+                   std::vector<HostCopy>& copies) {
   const std::size_t bytes = ir::storage_bytes(type, {});
-  if (!uses_host_memory(backend_)) {
+  if (!uses_host_memory(backend)) {
     return TensorData::copy_of(data.bytes, bytes, type.data_type, type.shape);
   }
   TensorData copy = data;
-  if (backend_.traits().computes) {
-    const std::shared_ptr<std::byte> memory = memory_for_copy(tensor, bytes);
+  if (backend.traits().computes) {
+    const std::shared_ptr<std::byte> memory = memory_for_copy(copies, backend, bytes);
     std::memcpy(memory.get(), data.bytes, bytes);
     copy.bytes = memory.get();
     copy.owner = memory;
@@ -68,33 +62,7 @@ TensorData DeviceStaging::copy_of(const Tensor& tensor, const ir::Type& type,
   return copy;
 }
 
-// Memory of an earlier copy that nothing reads any more, else new memory.
-std::shared_ptr<std::byte> DeviceStaging::memory_for_copy(const Tensor& tensor, std::size_t bytes) {
-  std::vector<Copy>& copies = copies_[&tensor];
-  std::erase_if(copies, [&](const Copy& copy) {
-    return copy.memory.use_count() == 1 && copy.bytes != bytes;
-  });
-  for (const Copy& copy : copies) {
-    if (copy.memory.use_count() == 1) return copy.memory;
-  }
-  copies.push_back({backend_.allocate(bytes), bytes});
-  return copies.back().memory;
-}
-
-BoundArray DeviceStaging::bound(ir::ValueId value, const Tensor& tensor, const ir::Type& type,
-                                const GivenData& given) {
-  BoundArray array{value, static_cast<std::byte*>(given.data.bytes), given.data.owner};
-  if (uses_host_memory(backend_)) return array;
-  array.slot = &slots_.at(&tensor);
-  array.bytes = ir::storage_bytes(type, {});
-  array.version = given.version;
-  array.on_device = given.data.gpu >= 0;
-  array.lasting = given.call == 0;
-  array.rows = given.rows;
-  return array;
-}
-
-std::byte* DeviceStaging::placed(const BoundArray& array, bool apart) {
+std::byte* placed(const BoundArray& array, const Backend& backend, bool apart) {
   if (array.slot == nullptr) return array.address;
   DeviceSlot& slot = *array.slot;
   if (array.address == slot.memory.get()) return array.address;
@@ -113,26 +81,15 @@ std::byte* DeviceStaging::placed(const BoundArray& array, bool apart) {
   if (array.rows.places != nullptr) {
     const auto* places = reinterpret_cast<const std::int64_t*>(array.rows.places.get());
     const auto count = static_cast<std::size_t>(array.rows.count);
-    gather_rows(backend_, slot.memory.get(), {array.address, array.bytes / count},
+    gather_rows(backend, slot.memory.get(), {array.address, array.bytes / count},
                 places + array.rows.first, count);
   } else if (array.on_device) {
-    copy_memory(backend_, slot.memory.get(), array.address, array.bytes);
+    copy_memory(backend, slot.memory.get(), array.address, array.bytes);
   } else {
-    write_memory(backend_, slot.memory.get(), array.address, array.bytes);
+    write_memory(backend, slot.memory.get(), array.address, array.bytes);
   }
   slot.version = array.version;
   return slot.memory.get();
-}
-
-void DeviceStaging::list(MemoryPlan& plan) const {
-  auto add = [&](const std::string& name, std::size_t bytes) {
-    plan.entries.push_back({name, "staging", bytes});
-    plan.staging_bytes += bytes;
-  };
-  for (const auto& [tensor, copies] : copies_) {
-    for (const Copy& copy : copies) add(tensor->label(), copy.bytes);
-  }
-  for (const auto& [tensor, slot] : slots_) add(tensor->label(), slot.capacity);
 }
 
 }  // namespace traingraph

@@ -175,7 +175,7 @@ GradientPoint gradients_at(GraphState& state, const ExecutionArguments& given) {
   arguments.options = ExecutionOptions::kSynchronous;
   GradientPoint out;
   out.graph = graph;
-  const auto executor = std::make_shared<Executor>(graph, backend, false);
+  const auto executor = std::make_shared<Executor>(graph, backend, nullptr, false);
   executor->check_batch(declared_batch(*graph), true);
   executor->take_given(*users);
   {

@@ -41,7 +41,7 @@ struct BoundSlot {
   enum class From { caller, caller_or_link, user_gradient, linked_value, linked_gradient };
   From from = From::caller;
   std::uint64_t linked_graph = 0;  // of a linked gradient: the number of the graph it comes from
-  InputData* given = nullptr;      // all that the tensor was given, in the graph's executor
+  InputData* input = nullptr;      // all that the tensor was given, in the graph's executor
 
   bool may_be_given() const {
     return from == From::caller || from == From::caller_or_link || from == From::user_gradient;

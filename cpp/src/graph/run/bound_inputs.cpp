@@ -30,46 +30,66 @@ bool is_same(const TensorData& a, const TensorData& b) {
 
 }  // namespace
 
+BoundInputs::BoundInputs(const GraphState& graph, const Backend& backend,
+                         const Exchanges& exchanges, const BoundInputs* before)
+    : graph_(graph),
+      backend_(backend),
+      exchanges_(exchanges),
+      inputs_(before != nullptr && &before->backend_ == &backend
+                  ? before->inputs_
+                  : std::make_shared<GivenInputs>()) {}
+
 void BoundInputs::place(CompiledGraph& graph) {
   const ir::Graph& ops = graph.program->graph;
   for (BoundSlot& slot : graph.bound) {
-    slot.given = &data_[slot.tensor.get()];
+    slot.input = &inputs_->data[slot.tensor.get()];
     if (slot.value == kNone || !slot.may_be_given()) continue;
-    staging_.place(*slot.tensor, ir::storage_bytes(ops.type(slot.value), {}));
+    reserve(slot.input->slot, backend_, ir::storage_bytes(ops.type(slot.value), {}));
   }
 }
 
-std::size_t BoundInputs::make_room_like(const BoundInputs& before) {
-  staging_.make_room_like(before.staging_);
-  MemoryPlan plan;
-  staging_.list(plan);
-  return uses_host_memory(backend_) ? plan.staging_bytes : 0;
+void BoundInputs::list(MemoryPlan& plan) const {
+  const auto add = [&](const Tensor& tensor, std::size_t bytes) {
+    plan.entries.push_back({tensor.label(), "staging", bytes});
+    plan.staging_bytes += bytes;
+  };
+  for (const auto& [tensor, input] : inputs_->data) {
+    for (const HostCopy& copy : input.copies) add(*tensor, copy.bytes);
+    if (input.slot.capacity != 0) add(*tensor, input.slot.capacity);
+  }
 }
 
-void BoundInputs::take_over(const BoundInputs& before) {
-  take_arrays(before);
-  staging_.take_over(before.staging_);
+std::size_t BoundInputs::copied_bytes() const {
+  MemoryPlan plan;
+  if (uses_host_memory(backend_)) list(plan);
+  return plan.staging_bytes;
 }
 
 void BoundInputs::take_arrays(const BoundInputs& other) {
-  for (const auto& [tensor, given] : other.data_) data_[tensor] = given;
-  versions_ = other.versions_;
-  calls_ = other.calls_;
+  for (const auto& [tensor, theirs] : other.inputs_->data) {
+    InputData& ours = inputs_->data[tensor];
+    ours.argument = theirs.argument;
+    ours.bound = theirs.bound;
+    ours.own = theirs.own;
+    ours.writes = theirs.writes;
+  }
+  inputs_->versions = other.inputs_->versions;
+  inputs_->calls = other.inputs_->calls;
 }
 
-void BoundInputs::give(GivenData& given, const TensorData& data) {
-  if (!is_same(given.data, data)) given.data = data;
-  given.version = ++versions_;
-  given.call = 0;
-  given.bound_at = 0;
-  given.rows = {};
+void BoundInputs::store(StoredData& stored, const TensorData& data) {
+  if (!is_same(stored.data, data)) stored.data = data;
+  stored.version = ++inputs_->versions;
+  stored.call = 0;
+  stored.bound_at = 0;
+  stored.rows = {};
 }
 
-void BoundInputs::stage(const Tensor& tensor, GivenData& given, const ir::Type& type,
-                        const TensorData& data) {
-  if (data.gpu >= 0) return give(given, data);
-  given = {};
-  give(given, staging_.copy_of(tensor, type, data));
+void BoundInputs::copy(InputData& input, StoredData& stored, const ir::Type& type,
+                       const TensorData& data) {
+  if (data.gpu >= 0) return store(stored, data);
+  stored = {};
+  store(stored, copy_of(data, type, backend_, input.copies));
 }
 
 void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
@@ -89,9 +109,9 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     }
     check_data(slot, type, array, backend_);
     programs.check_ranges(name, **tensor, type, array);
-    GivenData& given = data_[tensor->get()].bound;
-    stage(**tensor, given, type, array);
-    given.bound_at = exchanges_.count_binding();
+    InputData& input = inputs_->data[tensor->get()];
+    copy(input, input.bound, type, array);
+    input.bound.bound_at = exchanges_.count_binding();
     written_gradients_.insert(tensor->get());
   }
 }
@@ -100,11 +120,11 @@ std::int64_t BoundInputs::bound_rows(std::int64_t declared_batch, bool skips) co
   Rows rows(declared_batch);
   for (const auto* group : {&graph_.inputs, &graph_.loss_labels, &graph_.loss_label_weights}) {
     for (const auto& [name, tensor] : *group) {
-      const auto found = data_.find(tensor.get());
-      if (found == data_.end() || found->second.bound.version == 0) continue;
-      const InputData& given = found->second;
-      if (skips && given.argument.version > given.bound.version) continue;
-      if (!rows.count(given.bound.data, *tensor)) return 0;
+      const auto found = inputs_->data.find(tensor.get());
+      if (found == inputs_->data.end() || found->second.bound.version == 0) continue;
+      const InputData& input = found->second;
+      if (skips && input.argument.version > input.bound.version) continue;
+      if (!rows.count(input.bound.data, *tensor)) return 0;
     }
   }
   return rows.agreed();
@@ -131,73 +151,78 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
     const ir::Type& type = graph.program->graph.type(slot->value);
     check_data(*slot, type, array, backend_);
     check_range(slot->name, slot->range, type, array, details.samples);
-    if (slot->given->argument.call == calls_) {
+    InputData& input = *slot->input;
+    StoredData& stored = input.argument;
+    if (stored.call == inputs_->calls) {
       throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
                             what + " '" + name + "' is the second name of one");
     }
-    give_argument(*slot, type, array, details);
+    const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
+    if (uses_host_memory(backend_) && address % element_bytes(type.data_type) != 0) {
+      copy(input, stored, type, array);
+    } else {
+      store(stored, array);
+      drop_unread(input.copies);
+    }
+    stored.call = inputs_->calls;
+    if (array.gpu >= 0) stored.rows = details.rows;
+    if (!details.keeps_bound) input.bound = {};
   }
 }
 
 bool BoundInputs::is_given_for_link(const BoundSlot& slot) const {
-  if (slot.given->argument.call == calls_) return true;
-  const std::uint64_t bound_at = slot.given->bound.bound_at;
+  if (slot.input->argument.call == inputs_->calls) return true;
+  const std::uint64_t bound_at = slot.input->bound.bound_at;
   return bound_at != 0 && !exchanges_.is_newer(*slot.tensor, bound_at);
 }
 
-void BoundInputs::give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
-                                const CallDetails& details) {
-  const auto address = reinterpret_cast<std::uintptr_t>(data.bytes);
-  const bool aligned = address % element_bytes(type.data_type) == 0;
-  GivenData& given = slot.given->argument;
-  if (uses_host_memory(backend_) && !aligned) {
-    stage(*slot.tensor, given, type, data);
-  } else {
-    give(given, data);
-    staging_.drop_copies(*slot.tensor);
-  }
-  given.call = calls_;
-  if (data.gpu >= 0) given.rows = details.rows;
-  if (!details.keeps_bound) slot.given->bound = {};
-}
-
-const GivenData* BoundInputs::own(const BoundSlot& slot) {
+const StoredData* BoundInputs::from_tensor(const BoundSlot& slot) {
   TensorState& state = slot.tensor->state();
   const std::lock_guard lock(state.host);
   if (state.writes == 0 || state.given().bytes == nullptr) return nullptr;
-  GivenData& given = slot.given->own;
-  if (slot.given->writes != state.writes || !is_same(given.data, state.given())) {
-    slot.given->writes = state.writes;
-    give(given, state.given());
+  InputData& input = *slot.input;
+  if (input.writes != state.writes || !is_same(input.own.data, state.given())) {
+    input.writes = state.writes;
+    store(input.own, state.given());
   }
-  return &given;
+  return &input.own;
 }
 
-const GivenData* BoundInputs::chosen(const BoundSlot& slot, bool skips, bool names_data) {
-  const GivenData& argument = slot.given->argument;
-  const GivenData& bound = slot.given->bound;
-  if (argument.call == calls_) return &argument;
+const StoredData* BoundInputs::select(const BoundSlot& slot, bool skips, bool names_data) {
+  const StoredData& argument = slot.input->argument;
+  const StoredData& bound = slot.input->bound;
+  if (argument.call == inputs_->calls) return &argument;
   if (skips && argument.version > bound.version) return &argument;
   if (bound.version != 0) return &bound;
   if (!names_data && argument.version != 0) return &argument;
-  return own(slot);
+  return from_tensor(slot);
 }
 
-BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type, const GivenData& given) {
-  if (given.call != calls_) {
-    check_data(slot, type, given.data, backend_);
+BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type,
+                              const StoredData& stored) {
+  const bool in_place = uses_host_memory(backend_);
+  if (stored.call != inputs_->calls) {
+    check_data(slot, type, stored.data, backend_);
     // What a call brought to a device is there as it was checked, whatever became of the array.
-    const bool is_there = given.call != 0 && !uses_host_memory(backend_);
-    if (!is_there) check_range(slot.name, slot.range, type, given.data);
+    const bool is_there = stored.call != 0 && !in_place;
+    if (!is_there) check_range(slot.name, slot.range, type, stored.data);
   }
-  return staging_.bound(slot.value, *slot.tensor, type, given);
+  BoundArray array{slot.value, static_cast<std::byte*>(stored.data.bytes), stored.data.owner};
+  if (in_place) return array;
+  array.slot = &slot.input->slot;
+  array.bytes = ir::storage_bytes(type, {});
+  array.version = stored.version;
+  array.on_device = stored.data.gpu >= 0;
+  array.lasting = stored.call == 0;
+  array.rows = stored.rows;
+  return array;
 }
 
 void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
                               const CallDetails& details) {
   const CompiledGraph& graph = *job.graph;
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
-  ++calls_;
+  ++inputs_->calls;
   if (!skips) {
     bind_group(arguments.inputs, graph_.inputs, "inputs", graph, details);
     bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph, details);
@@ -215,12 +240,12 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
       job.bound.push_back(exchanges_.bound(graph, slot));
       continue;
     }
-    const GivenData* const given = chosen(slot, skips, names_data);
-    if (given == nullptr) {
+    const StoredData* const stored = select(slot, skips, names_data);
+    if (stored == nullptr) {
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
-    job.bound.push_back(bound(slot, graph.program->graph.type(slot.value), *given));
+    job.bound.push_back(bound(slot, graph.program->graph.type(slot.value), *stored));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
@@ -245,7 +270,7 @@ void BoundInputs::bind_gradients(Job& job) {
     if (tensor.host_is_newer) {
       const std::lock_guard lock(tensor.host);
       check_data(slot, type, tensor.given(), backend_);
-      stage(*slot.tensor, slot.given->bound, type, tensor.given());
+      copy(*slot.input, slot.input->bound, type, tensor.given());
       tensor.host_is_newer = false;
       written_gradients_.insert(slot.tensor.get());
     }
@@ -253,7 +278,7 @@ void BoundInputs::bind_gradients(Job& job) {
       throw InvalidArgument("[execute_gradient] expected " + slot.name +
                             " to be written since the last execute_forward but it was not");
     }
-    job.bound.push_back(bound(slot, type, slot.given->bound));
+    job.bound.push_back(bound(slot, type, slot.input->bound));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "graph/data/data_binding.h"
@@ -14,19 +15,23 @@
 
 namespace traingraph {
 
-// Guarded by the executor's mutex, except `placed`.
+// What the tensors of a graph were given, for all executors that it gets on one device.
+struct GivenInputs {
+  std::map<const Tensor*, InputData> data;  // entries stay: slots of programs lead to them
+  std::uint64_t versions = 0;               // of data that was given
+  std::uint64_t calls = 0;                  // that brought data
+};
+
+// Guarded by the executor's mutex.
 class BoundInputs {
  public:
-  BoundInputs(const GraphState& graph, const Backend& backend, const Exchanges& exchanges)
-      : graph_(graph), backend_(backend), exchanges_(exchanges), staging_(backend) {}
+  // Goes on from what `before` was given, unless that is null or on another device.
+  BoundInputs(const GraphState& graph, const Backend& backend, const Exchanges& exchanges,
+              const BoundInputs* before);
 
   // The program's slots lead to what its tensors are given, and get room on the device for it.
   void place(CompiledGraph& graph);
-  // Has room for what it will take over; how many bytes of it are copies on the host.
-  std::size_t make_room_like(const BoundInputs& before);
-  // Goes on from what an executor of the same graph was given, which stays as it is.
-  void take_over(const BoundInputs& before);
-  // The arrays alone, which both have then.
+  // The arrays of another graph over the same tensors, which both have then.
   void take_arrays(const BoundInputs& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common. User
@@ -41,38 +46,33 @@ class BoundInputs {
   // The gradients from outside that its gradient pass reads.
   void bind_gradients(Job& job);
 
-  // Where the array is for the run; see DeviceStaging. Called by whoever holds the stream.
-  std::byte* placed(const BoundArray& array, bool apart) { return staging_.placed(array, apart); }
   // Adds the entries of copies.
-  void list(MemoryPlan& plan) const { staging_.list(plan); }
+  void list(MemoryPlan& plan) const;
+  // Of copies, where kernels use the caller's other arrays in place; else 0.
+  std::size_t copied_bytes() const;
 
  private:
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const CompiledGraph& graph, const CallDetails& details);
-  void give_argument(const BoundSlot& slot, const ir::Type& type, const TensorData& data,
-                     const CallDetails& details);
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
   // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own
   // data. A call that skips writing means the newest of argument and binding; one that names no
   // data may have that of the call before. Null without any.
-  const GivenData* chosen(const BoundSlot& slot, bool skips, bool names_data);
+  const StoredData* select(const BoundSlot& slot, bool skips, bool names_data);
   // The tensor's own data; null without.
-  const GivenData* own(const BoundSlot& slot);
+  const StoredData* from_tensor(const BoundSlot& slot);
   // What no argument of this call is may be of another batch than the program, or have other
   // numbers than it had: checked again.
-  BoundArray bound(const BoundSlot& slot, const ir::Type& type, const GivenData& given);
+  BoundArray bound(const BoundSlot& slot, const ir::Type& type, const StoredData& stored);
   // A copy of data that the caller may change; arrays on the device are used where they lie.
-  void stage(const Tensor& tensor, GivenData& given, const ir::Type& type, const TensorData& data);
-  void give(GivenData& given, const TensorData& data);
+  void copy(InputData& input, StoredData& stored, const ir::Type& type, const TensorData& data);
+  void store(StoredData& stored, const TensorData& data);
 
   const GraphState& graph_;
   const Backend& backend_;
   const Exchanges& exchanges_;
-  std::map<const Tensor*, InputData> data_;  // entries stay: slots of programs lead to them
-  std::uint64_t versions_ = 0;               // of data that was given
-  std::uint64_t calls_ = 0;                  // that brought data
-  DeviceStaging staging_;                    // of that data
+  const std::shared_ptr<GivenInputs> inputs_;
   // User gradients that were written since the last forward pass.
   std::set<const Tensor*> written_gradients_;
 };

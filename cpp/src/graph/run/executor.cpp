@@ -20,17 +20,6 @@
 
 namespace traingraph {
 
-Execution Executor::submit(Run run, const ExecutionArguments& arguments,
-                           const CallDetails& details) {
-  const bool inference =
-      !graph_.training || has(arguments.options, ExecutionOptions::kForwardForInference);
-  if (!inference) return start(run, Mode::training, arguments, details);
-  if (run == Run::gradient || run == Run::update) {
-    throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
-  }
-  return start(Run::forward, inference_mode_, arguments, details);
-}
-
 TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRows& samples,
                              const ChosenRows& rows) {
   {
@@ -42,9 +31,9 @@ TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRo
     throw ShapeError("[predict] expected a result with the samples on axis 0 but got " +
                      to_string(graph->program->graph.type(graph->result).shape));
   }
-  return start(Run::forward, Mode::prediction, arguments,
-               {.call = "predict", .rows = rows, .samples = samples, .keeps_bound = true})
-      .result();
+  const CallDetails details{
+      .call = "predict", .rows = rows, .samples = samples, .keeps_bound = true, .predicts = true};
+  return submit(Run::forward, arguments, details).result();
 }
 
 // Before anything is compiled for it, too, which may take that memory as well.
@@ -93,12 +82,21 @@ void Executor::upload_parameters(const CompiledGraph& graph) {
   }
 }
 
-Execution Executor::start(Run run, Mode mode, const ExecutionArguments& arguments,
-                          const CallDetails& details) {
+Execution Executor::submit(Run run, const ExecutionArguments& arguments,
+                           const CallDetails& details) {
+  const bool inference = details.predicts || !graph_.training ||
+                         has(arguments.options, ExecutionOptions::kForwardForInference);
+  if (inference && (run == Run::gradient || run == Run::update)) {
+    throw InvalidArgument("[execute] expected no FORWARD_FOR_INFERENCE in a gradient or update");
+  }
+  if (inference) run = Run::forward;
+  const Mode mode = details.predicts ? Mode::prediction
+                    : inference      ? inference_mode_
+                                     : Mode::training;
   check_not_forked();
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   if (!synchronous) start_worker();
-  failures_->raise();
+  shared_->failures.raise();
   if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
     throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
   }
@@ -128,7 +126,7 @@ Execution Executor::start(Run run, Mode mode, const ExecutionArguments& argument
   }
   if (const std::shared_ptr<Executor> successor = successor_) {
     lock.unlock();
-    return successor->start(run, mode, arguments, details);
+    return successor->submit(run, arguments, details);
   }
   check_may_run(*job.graph, run);
   if (synchronous) job.graph->program->executable->expect_threads();
@@ -195,7 +193,7 @@ void Executor::execute(Job& job) {
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
-    job.graph->program->bind(array.value, bound_inputs_.placed(array, apart));
+    job.graph->program->bind(array.value, placed(array, backend_, apart));
   }
   make_room_for_result(job);
   if (job.scored != nullptr) *job.scored = readable_results_.room_for_scored(*job.graph);
@@ -218,16 +216,11 @@ void Executor::follow_parameters(Job& job) {
   }
   const CompiledPtr before = job.graph;
   job.graph = compiled(before->batch, before->mode, job.run != Run::step);
-  std::vector<BoundArray> bound;
-  for (std::size_t s = 0; s < before->bound.size(); ++s) {
-    for (BoundArray& array : job.bound) {
-      if (array.value != before->bound[s].value) continue;
-      array.value = job.graph->bound[s].value;
-      if (array.value != ir::kNone) bound.push_back(array);
-      break;
-    }
-  }
-  job.bound = std::move(bound);
+  std::erase_if(job.bound, [&](BoundArray& array) {
+    std::size_t slot = 0;
+    while (before->bound.at(slot).value != array.value) ++slot;
+    return (array.value = job.graph->bound[slot].value) == ir::kNone;
+  });
   for (auto& [value, data] : job.outputs) value = job.graph->counterpart(*before, value);
 }
 
@@ -276,7 +269,7 @@ void Executor::settle(Job& job) {
   } catch (...) {
     if (state.error == nullptr) state.error = std::current_exception();
   }
-  if (state.error != nullptr) failures_->keep(job.state);
+  if (state.error != nullptr) shared_->failures.keep(job.state);
   state.finish();
 }
 

@@ -24,27 +24,28 @@
 
 namespace traingraph {
 
+// What the executors have in common that a graph gets one after another.
+struct SharedByExecutors {
+  Mutex mutex;  // guards what each says; nobody waits for the stream while holding it
+  std::shared_ptr<Stream> stream = std::make_shared<Stream>();
+  UnseenFailures failures;  // has a mutex of its own
+};
+
 // The headers of its parts say what they may do when.
 class Executor final : public ValueReader, public std::enable_shared_from_this<Executor> {
  public:
-  // Without `serves_reads` tensors are not read through it: what they show stays what it was.
-  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
+  // Shares mutex, stream, failures and data that was given with the graph's executor before this
+  // one, if any. Without `serves_reads` tensors are not read through it: what they show stays what
+  // it was.
+  Executor(std::shared_ptr<const GraphState> graph, const Backend& backend, const Executor* before,
            bool serves_reads = true);
   ~Executor() override;
 
-  // Compiles for the tensors' own batch size, so that mistakes show at compile. `before` is what it
-  // will take over from, or null.
-  void prepare(const Executor* before);
-  // The same for a graph that has changed since `compile`: copies made since then are not counted
-  // in its memory limit.
-  void prepare_again(const Executor& before);
-  // What nobody has seen of the failures of one of the same graph is raised here, too. Call before
-  // others know this one.
-  void share_failures(const Executor& before) { failures_ = before.failures_; }
-  // Goes on from what an executor of the same graph was given. Calls that come to that one from now
-  // on, because they had it before the graph got this one, run here.
-  void take_over(Executor& before);
-  // Goes on from what another one of the same graph and device was given, which goes on as well.
+  // Compiles for the tensors' own batch size, so that mistakes show at compile. Calls that come to
+  // `before` from then on, because they had it before the graph got this one, run here. `again`:
+  // for a graph that has changed since, whose memory limit does not count copies made since.
+  void prepare(Executor* before, bool again);
+  // Goes on from what another one over the same tensors and device was given, which goes on, too.
   void take_given(Executor& other);
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
@@ -96,8 +97,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
-  // For the usual mode.
-  void compile_usual();
   // Gives a new program its addresses. Call while holding the stream, without mutex_.
   void attach(CompiledGraph& graph, bool apart);
   // Points it to what lies outside the arena.
@@ -115,8 +114,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // With an arena that has room for the run.
   MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
 
-  Execution start(Run run, Mode mode, const ExecutionArguments& arguments,
-                  const CallDetails& details = {});
   void check_may_run(const CompiledGraph& graph, Run run) const;
   // Call with mutex_.
   void check_may_infer(const char* call) const;
@@ -162,24 +159,23 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const Mode inference_mode_;
   std::size_t bound_bytes_ = 0;  // of copies on the host at `compile`; as it was from then on
 
-  // Guards the five below. Nobody waits for the stream while holding it.
-  mutable Mutex mutex_;
-  std::shared_ptr<Executor> successor_;  // that took over
+  const std::shared_ptr<SharedByExecutors> shared_;
+  const std::shared_ptr<Stream>& stream_ = shared_->stream;
+  // Guards the five below.
+  Mutex& mutex_ = shared_->mutex;
+  std::shared_ptr<Executor> successor_;  // the graph's next one, where calls run from then on
   ProgramCache programs_;
   Exchanges exchanges_;
   BoundInputs bound_inputs_;
   SubmissionOrder submitted_;
 
-  // The two below it are touched only by whoever holds it.
-  std::shared_ptr<Stream> stream_;
+  // Touched only by whoever holds the stream.
   StepNumbers step_numbers_;
   ReadableResults readable_results_;
 
   std::atomic<std::uint64_t> newest_pass_{0};  // written by whoever holds the stream
 
-  // These have mutexes of their own.
-  UpdateCount updates_;
-  std::shared_ptr<UnseenFailures> failures_ = std::make_shared<UnseenFailures>();
+  UpdateCount updates_;  // has a mutex of its own
 };
 
 }  // namespace traingraph

@@ -12,8 +12,9 @@
 #include "runtime/threads/interruption.h"
 
 namespace traingraph {
+
 Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backend,
-                   bool serves_reads)
+                   const Executor* before, bool serves_reads)
     : held_graph_(std::move(graph)),
       graph_(*held_graph_),
       backend_(backend),
@@ -25,11 +26,12 @@ Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backe
       // compared.
       inference_mode_(!graph_.training && lacks_labels(graph_) ? Mode::prediction
                                                                : Mode::inference),
+      shared_(before != nullptr ? before->shared_ : std::make_shared<SharedByExecutors>()),
       programs_(graph_, backend),
       exchanges_(graph_, backend),
-      bound_inputs_(graph_, backend, exchanges_),
+      bound_inputs_(graph_, backend, exchanges_,
+                    before != nullptr ? &before->bound_inputs_ : nullptr),
       submitted_(graph_, declared_batch_),
-      stream_(std::make_shared<Stream>()),
       step_numbers_(backend, graph_.forward_count),
       readable_results_(backend) {}
 Executor::~Executor() = default;
@@ -39,36 +41,20 @@ bool Executor::is_current(std::uint64_t changes) const {
   return built_for_ == changes;
 }
 
-void Executor::prepare(const Executor* before) {
-  if (before != nullptr) {
-    const std::lock_guard lock(before->mutex_);
-    bound_bytes_ = bound_inputs_.make_room_like(before->bound_inputs_);
-  }
-  compile_usual();
-}
-
-void Executor::prepare_again(const Executor& before) {
+void Executor::prepare(Executor* before, bool again) {
   {
-    const std::lock_guard lock(before.mutex_);
-    bound_inputs_.make_room_like(before.bound_inputs_);
+    const std::lock_guard lock(mutex_);
+    bound_bytes_ = again ? before->bound_bytes_ : bound_inputs_.copied_bytes();
   }
-  bound_bytes_ = before.bound_bytes_;
-  compile_usual();
-}
-
-void Executor::compile_usual() {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
   const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
   compiled(declared_batch_, mode, false);
-}
-
-void Executor::take_over(Executor& before) {
-  before.stream_->run([&] {
-    const std::lock_guard lock(before.mutex_);
-    bound_inputs_.take_over(before.bound_inputs_);
-    before.successor_ = shared_from_this();
-    before.newest_pass_ = 0;  // what it has left is not to be read
+  if (before == nullptr) return;
+  stream_->run([&] {
+    const std::lock_guard lock(mutex_);
+    before->successor_ = shared_from_this();
+    before->newest_pass_ = 0;  // what it has left is not to be read
   });
 }
 
@@ -174,8 +160,7 @@ std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph) const {
   const MemoryPlan plan = plan_of(graph, Run::step);
   // Where kernels read the caller's arrays, copies of them come and go: those count that the graph
   // had when it was compiled, later ones come on top.
-  const std::size_t copies = uses_host_memory(backend_) ? plan.staging_bytes : 0;
-  return plan.total_bytes - plan.arena_bytes - copies + bound_bytes_;
+  return plan.total_bytes - plan.arena_bytes - bound_inputs_.copied_bytes() + bound_bytes_;
 }
 
 bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
