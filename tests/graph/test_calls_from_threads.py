@@ -228,6 +228,25 @@ def test_a_failure_gives_its_time_step_to_those_behind_it(in_flight: int) -> Non
     np.testing.assert_array_equal(run(in_flight), run(0))
 
 
+def test_updates_in_flight_are_no_part_of_a_state_after_a_compile() -> None:
+    """The compile gives the graph a new executor, and updates of the one before are to come."""
+    _, training, step = trained("cpu", 0.0)
+    submitted = threading.Event()
+    seen = []
+
+    def handler(*_: Any) -> None:
+        assert submitted.wait(60)
+        training.compile(device="cpu")
+        seen.append(int(training.state()["state.time_step"]))
+
+    handles = [step("none", completion_handler=handler)] + [step("none") for _ in range(3)]
+    submitted.set()
+    for handle in handles:
+        handle.wait()
+    assert seen == [2]
+    assert training.optimizer.time_step == 5
+
+
 def test_pairs_of_calls() -> None:
     """The short form of the stress test; tests/sanitize.sh has the long ones."""
     seed = random.randrange(100000)

@@ -74,7 +74,8 @@ class TRAINGRAPH_API Optimizer {
 
  protected:
   Optimizer(OptimizerDescriptor descriptor, const std::string& subject);
-  Optimizer(const Optimizer&) = default;
+  Optimizer(const Optimizer& other)
+      : descriptor_(other.descriptor_), time_step_(other.time_step_) {}
 
  private:
   friend class UpdateCount;
@@ -94,6 +95,7 @@ class TRAINGRAPH_API Optimizer {
   OptimizerDescriptor descriptor_;
   std::int64_t time_step_ = 1;
   std::int64_t given_back_ = 0;  // time steps of updates that failed
+  std::int64_t waiting_ = 0;     // updates that were submitted and have not run
 };
 
 using OptimizerPtr = std::shared_ptr<Optimizer>;

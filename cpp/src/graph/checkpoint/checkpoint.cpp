@@ -18,6 +18,7 @@
 #include "graph/lowering/loss_scaling.h"
 #include "graph/lowering/lowering.h"
 #include "graph/run/executor.h"
+#include "graph/run/update_count.h"
 #include "graph/state/graph_state.h"
 #include "runtime/memory/parameter_store.h"
 
@@ -42,8 +43,7 @@ std::int64_t number_of(const GraphState& state, const std::string& name) {
   const std::lock_guard lock(structure());
   if (name == kForwardCount) return *state.forward_count;
   if (name == kRandomSeed) return static_cast<std::int64_t>(state.random_seed);
-  const std::shared_ptr<Executor> executor = state.newest_executor();
-  return executor != nullptr ? executor->time_step(*state.optimizer) : state.optimizer->time_step();
+  return UpdateCount::time_step(*state.optimizer);
 }
 
 std::set<const Tensor*> tensors_of(const NamedTensors& named) {
@@ -264,10 +264,7 @@ void replace_number(GraphState& state, const std::string& name, std::int64_t val
   if (name == kForwardCount) {
     *state.forward_count = value;
   } else if (name == kTimeStep) {
-    const OptimizerPtr optimizer = state.snapshot()->optimizer;
-    const std::shared_ptr<Executor> executor = state.newest_executor();
-    if (executor != nullptr) return executor->set_time_step(*optimizer, value);
-    optimizer->set_time_step(value);
+    UpdateCount::set_time_step(*state.snapshot()->optimizer, value);
   } else if (const auto seed = static_cast<std::uint64_t>(value); seed != state.random_seed) {
     // Seeds are compiled in.
     const std::lock_guard lock(structure());

@@ -14,6 +14,7 @@
 #include "graph/run/check_numerics.h"
 #include "graph/run/outputs.h"
 #include "graph/run/profile.h"
+#include "graph/run/update_count.h"
 #include "runtime/device_memory.h"
 #include "runtime/diagnostics.h"
 #include "runtime/threads/fork_guard.h"
@@ -178,7 +179,7 @@ void Executor::begin(Job& job) {
 }
 
 void Executor::execute(Job& job) {
-  updates_.begin(job);
+  UpdateCount::begin(job);
   if (!readable_results_.has_before(job)) {
     throw InvalidArgument(
         "[execute] the step that this call goes on with was given up, because a call of it has "
@@ -278,7 +279,7 @@ void Executor::forget(const Job& job) {
   readable_results_.give_up(job.after.step);
   step_numbers_.forget_sent();
   const std::lock_guard lock(mutex_);
-  updates_.undo(job);
+  UpdateCount::undo(job);
   submitted_.begin_again(job.after.step);
 }
 

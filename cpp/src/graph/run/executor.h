@@ -20,7 +20,6 @@
 #include "graph/run/readable_results.h"
 #include "graph/run/step_numbers.h"
 #include "graph/run/submission_order.h"
-#include "graph/run/update_count.h"
 
 namespace traingraph {
 
@@ -79,9 +78,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Nothing goes on with the step that has run last, nor with one that was to be resumed. False,
   // without effect, where another one is to follow and a later step was submitted already.
   bool give_up_step(bool resumes);
-  // The time step as it is between executions: without this graph's updates still to come.
-  std::int64_t time_step(const Optimizer& optimizer) const;
-  void set_time_step(Optimizer& optimizer, std::int64_t value);
 
   const Backend& backend() const { return backend_; }
   std::size_t device_memory_size() const;
@@ -174,8 +170,6 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   ReadableResults readable_results_;
 
   std::atomic<std::uint64_t> newest_pass_{0};  // written by whoever holds the stream
-
-  UpdateCount updates_;  // has a mutex of its own
 };
 
 }  // namespace traingraph

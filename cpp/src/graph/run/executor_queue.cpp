@@ -3,12 +3,13 @@
 #include <utility>
 
 #include "graph/run/executor.h"
+#include "graph/run/update_count.h"
 #include "runtime/device_memory.h"
 
 namespace traingraph {
 
 void Executor::count(Job& job) {
-  updates_.submit(job, graph_.optimizer);
+  UpdateCount::submit(job, graph_.optimizer);
   submitted_.count(job);
   exchanges_.announce(*job.graph, job.run);
 }

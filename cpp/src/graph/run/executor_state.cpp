@@ -1,4 +1,4 @@
-// The executor's half of a checkpoint: the step that has begun, and the time step.
+// The executor's half of a checkpoint: the step that has begun.
 #include <algorithm>
 
 #include "graph/run/executor.h"
@@ -45,16 +45,6 @@ bool Executor::give_up_step(bool resumes) {
   submitted_.begin_again(step);
   graph_.resumed->set(nullptr);
   return true;
-}
-
-std::int64_t Executor::time_step(const Optimizer& optimizer) const {
-  const std::lock_guard lock(mutex_);
-  return updates_.time_step(optimizer);
-}
-
-void Executor::set_time_step(Optimizer& optimizer, std::int64_t value) {
-  const std::lock_guard lock(mutex_);
-  updates_.set_time_step(optimizer, value);
 }
 
 }  // namespace traingraph

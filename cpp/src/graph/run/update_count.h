@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 
 #include "graph/run/job.h"
@@ -13,18 +12,15 @@ namespace traingraph {
 class UpdateCount {
  public:
   // Gives the job the optimizer's rates and its next time step.
-  void submit(Job& job, const OptimizerPtr& optimizer);
+  static void submit(Job& job, const OptimizerPtr& optimizer);
   // The job's update has begun: from now on it counts as done.
-  void begin(Job& job);
+  static void begin(Job& job);
   // It has failed, and does not count after all.
-  void undo(const Job& job);
+  static void undo(const Job& job);
 
   // The time step between executions: without updates still to come.
-  std::int64_t time_step(const Optimizer& optimizer) const;
-  void set_time_step(Optimizer& optimizer, std::int64_t value);
-
- private:
-  std::atomic<std::int64_t> waiting_{0};  // submitted and not yet run
+  static std::int64_t time_step(const Optimizer& optimizer);
+  static void set_time_step(Optimizer& optimizer, std::int64_t value);
 };
 
 }  // namespace traingraph
