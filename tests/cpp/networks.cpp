@@ -92,7 +92,7 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
   std::vector<ir::ValueId> values;
   const auto program = passes::compile(lowered.lowering.graph, request, values);
   const std::size_t room =
-      std::max(program->arena_bytes(Run::step), program->arena_bytes(Run::separate_step));
+      std::max(program->arena_bytes(Run::step), program->arena_bytes(Run::step_by_phases));
   const std::shared_ptr<std::byte> arena = backend.allocate(room);
   program->bind_arena(arena.get());
   std::vector<std::shared_ptr<std::byte>> placed;
@@ -132,9 +132,9 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
     program->run(run, nullptr);
     result[name] = allocations().count - before;
   }
-  program->run_checked(Run::separate_step);
+  program->run_checked(Run::step_by_phases);
   const std::int64_t before = allocations().count;
-  program->run_checked(Run::separate_step);
+  program->run_checked(Run::step_by_phases);
   result["checked step"] = allocations().count - before;
   return result;
 }

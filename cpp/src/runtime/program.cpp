@@ -82,10 +82,10 @@ Program::Range Program::range(Run run) const {
       return {schedule.forward_end, schedule.gradient_end};
     case Run::update:
       return {schedule.gradient_end, schedule.order.size()};
-    case Run::passes:
+    case Run::forward_and_gradient:
       return {0, schedule.gradient_end};
     case Run::step:
-    case Run::separate_step:
+    case Run::step_by_phases:
       break;
   }
   return {0, schedule.order.size()};

@@ -34,15 +34,22 @@ struct ProgramVariant {
   std::vector<std::byte*> pointers;
 };
 
-// `passes` is forward and gradient, `separate_step` all three phases one after another; both run
-// the split variant, as the single phases do.
-enum class Run : std::uint8_t { forward, gradient, update, step, passes, separate_step };
+// `step_by_phases` is all three phases one after another. It and `forward_and_gradient` run the
+// schedule of the single phases.
+enum class Run : std::uint8_t {
+  forward,
+  gradient,
+  update,
+  step,
+  forward_and_gradient,
+  step_by_phases
+};
 
 // What a call reads that its own forward or gradient ops compute.
 constexpr bool runs_forward(Run run) { return run != Run::gradient && run != Run::update; }
 constexpr bool runs_gradient(Run run) { return run != Run::forward && run != Run::update; }
 constexpr bool runs_update(Run run) {
-  return run == Run::update || run == Run::step || run == Run::separate_step;
+  return run == Run::update || run == Run::step || run == Run::step_by_phases;
 }
 
 // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.

@@ -132,7 +132,7 @@ void run_passes(GraphState& graph, Executor& executor, const ExecutionArguments&
       graph.loss_scale->set_data(
           TensorData::copy_of(&number, sizeof number, DataType::kFloat32, {1}));
     }
-    executor.submit(Run::passes, arguments);
+    executor.submit(Run::forward_and_gradient, arguments);
     out.gradients = gradients_of(out.lowered, executor);
     scale /= 2;
     if (graph.loss_scale == nullptr || scale < LossScaling::kLeast) return;

@@ -62,7 +62,7 @@ void SubmissionOrder::place(Job& job) const {
   if (trains && runs_forward(job.run) && position_.summed == 0) ++job.after.step;
   if (has_micro_batches(job)) place_in_step(job);
   // Updates run between gradients in a step; a checked one must not have begun them.
-  if (job.checked && job.run == Run::step) job.run = Run::separate_step;
+  if (job.checked && job.run == Run::step) job.run = Run::step_by_phases;
 }
 
 void SubmissionOrder::place_in_step(Job& job) const {
@@ -80,7 +80,8 @@ void SubmissionOrder::place_in_step(Job& job) const {
   job.accumulates = summed > 0;
   job.micro_batch = summed;
   job.first_row = position_.rows;
-  if (job.run == Run::step) job.run = summed + 1 == count ? Run::separate_step : Run::passes;
+  if (job.run == Run::step)
+    job.run = summed + 1 == count ? Run::step_by_phases : Run::forward_and_gradient;
   if (runs_gradient(job.run)) {
     ++job.after.summed;
     job.after.rows += job.graph->batch;
