@@ -71,10 +71,10 @@ std::vector<Constant> take_constants(ir::Graph& graph);
 void write_constants(const std::vector<Constant>& constants, const Backend& backend,
                      Program& program);
 
-// split: phases one after another. Otherwise one step, in which an update runs as soon as its
+// by_phases: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read; what such a step leaves unread is not
 // computed.
-Schedule schedule(const ir::Graph& graph, bool split);
+Schedule schedule(const ir::Graph& graph, bool by_phases);
 
 // What the planner lays out: one buffer, needed from `first` to `last` (positions in the schedule,
 // inclusive).
@@ -122,7 +122,7 @@ struct VariantPlan {
   std::vector<int> workspace_of;  // by node, or -1
 };
 // `gradients` are readable after a separate gradient call.
-VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool split,
+VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool by_phases,
                          const std::vector<ir::ValueId>& gradients);
 
 // Rematerializes values of the forward pass for the gradient pass: a copy of each one's

@@ -19,10 +19,10 @@ KernelRoom room_of(const Program& program, bool has_memory_limit) {
   return room;
 }
 
-void plan(const Program& program, const KernelRoom& room, bool split, ProgramVariant& variant) {
+void plan(const Program& program, const KernelRoom& room, bool by_phases, ProgramVariant& variant) {
   // A step leaves no gradients to be read.
-  const std::vector<ValueId> gradients = split ? program.gradients : std::vector<ValueId>();
-  VariantPlan plan = plan_variant(program.graph, room, split, gradients);
+  const std::vector<ValueId> gradients = by_phases ? program.gradients : std::vector<ValueId>();
+  VariantPlan plan = plan_variant(program.graph, room, by_phases, gradients);
   verify_plan(plan.arena);
   auto offset = [&](int buffer) {
     return buffer < 0 ? std::int64_t{-1}
@@ -52,8 +52,8 @@ std::unique_ptr<Program> prepared(ir::Graph graph, const Backend& backend,
     return stays != nullptr && stays(node);
   };
   const KernelRoom room = room_of(*program, has_memory_limit);
-  plan(*program, room, true, program->split);
-  plan(*program, room, false, program->step);
+  plan(*program, room, true, program->phase_schedule);
+  plan(*program, room, false, program->step_schedule);
   return program;
 }
 

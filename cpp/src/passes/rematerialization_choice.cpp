@@ -259,9 +259,9 @@ class Choice {
     result.largest = plan_variant(result.graph, room, false, {});
     result.bytes = result.largest.arena.bytes;
     if (!with_split) return result;
-    VariantPlan split = plan_variant(result.graph, room, true, gradients_);
-    if (apart_) result.bytes = std::max(result.bytes, split.arena.bytes);
-    if (split.arena.bytes > result.largest.arena.bytes) result.largest = std::move(split);
+    VariantPlan phases = plan_variant(result.graph, room, true, gradients_);
+    if (apart_) result.bytes = std::max(result.bytes, phases.arena.bytes);
+    if (phases.arena.bytes > result.largest.arena.bytes) result.largest = std::move(phases);
     return result;
   }
 

@@ -44,14 +44,14 @@ std::vector<bool> needed_for_step(const ir::Graph& graph) {
 
 }  // namespace
 
-Schedule schedule(const ir::Graph& graph, bool split) {
+Schedule schedule(const ir::Graph& graph, bool by_phases) {
   const auto readers = ir::consumers(graph);
   const std::vector<bool> needed = needed_for_step(graph);
   Schedule result;
   std::vector<NodeId> updates;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const auto id = static_cast<NodeId>(n);
-    if (is_view(graph.node(id)) || (!split && !needed[n])) continue;
+    if (is_view(graph.node(id)) || (!by_phases && !needed[n])) continue;
     if (is_update(graph, id)) {
       updates.push_back(id);
       continue;
@@ -62,11 +62,11 @@ Schedule schedule(const ir::Graph& graph, bool split) {
   // In separate calls running statistics change when the rest of the pass is done, so that a pass
   // that is stopped leaves them as they were.
   const auto forward_end =
-      result.order.begin() + static_cast<std::ptrdiff_t>(split ? result.forward_end : 0);
+      result.order.begin() + static_cast<std::ptrdiff_t>(by_phases ? result.forward_end : 0);
   std::stable_partition(result.order.begin(), forward_end,
                         [&](NodeId id) { return !writes_unread(graph, id, readers); });
   result.gradient_end = result.order.size();
-  if (split) {
+  if (by_phases) {
     result.order.insert(result.order.end(), updates.begin(), updates.end());
     return result;
   }

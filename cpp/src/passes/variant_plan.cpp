@@ -18,7 +18,7 @@ constexpr std::size_t kFewBytes = 256;
 // Where each root value must exist, in schedule positions. In separate calls a value that a later
 // phase reads stays through all of that phase, because the phase may be repeated.
 std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vector<ValueId>& roots,
-                                         const Schedule& schedule, bool split,
+                                         const Schedule& schedule, bool by_phases,
                                          const std::vector<ValueId>& gradients) {
   std::vector<LiveInterval> result(graph.values.size());
   const std::size_t end = schedule.order.size();
@@ -38,7 +38,7 @@ std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vect
     for (ValueId input : node.inputs) {
       LiveInterval& interval = result[root(input)];
       if (!interval.used) continue;  // a source
-      const bool later_phase = split && phase_end(interval.first) != phase_end(k);
+      const bool later_phase = by_phases && phase_end(interval.first) != phase_end(k);
       interval.last = std::max(interval.last, later_phase ? phase_end(k) - 1 : k);
     }
   }
@@ -46,7 +46,7 @@ std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vect
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     if (graph.values[v].keep) keep(static_cast<ValueId>(v));
   }
-  if (split) {
+  if (by_phases) {
     for (ValueId gradient : gradients) keep(gradient);
   }
   return result;
@@ -99,13 +99,13 @@ void allow_replacing(const ir::Graph& graph, const std::vector<ValueId>& roots,
 
 }  // namespace
 
-VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool split,
+VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool by_phases,
                          const std::vector<ValueId>& gradients) {
   VariantPlan plan;
-  plan.schedule = schedule(graph, split);
+  plan.schedule = schedule(graph, by_phases);
   const std::vector<NodeId>& order = plan.schedule.order;
   const std::vector<ValueId> roots = roots_of(graph);
-  plan.liveness = live_intervals(graph, roots, plan.schedule, split, gradients);
+  plan.liveness = live_intervals(graph, roots, plan.schedule, by_phases, gradients);
   std::vector<PlannedBuffer> buffers;
   std::int64_t all_bytes = 0;
   plan.buffer_of.assign(graph.values.size(), -1);
@@ -122,7 +122,7 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool sp
     buffers.push_back(std::move(buffer));
   }
   const bool is_unaliased =
-      !split && static_cast<std::size_t>(all_bytes) <= room.unaliased_step_bytes;
+      !by_phases && static_cast<std::size_t>(all_bytes) <= room.unaliased_step_bytes;
   for (PlannedBuffer& buffer : buffers) {
     if (!is_unaliased && buffer.bytes > room.unaliased_result_bytes) continue;
     buffer.first = 0;

@@ -31,8 +31,8 @@ std::vector<ValueId> roots_of(const ir::Graph& graph) {
 
 Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
     : graph(std::move(graph_in)), executable(std::move(executable_in)), roots(roots_of(graph)) {
-  split.pointers.resize(graph.values.size() + graph.nodes.size(), nullptr);
-  step.pointers = split.pointers;
+  phase_schedule.pointers.resize(graph.values.size() + graph.nodes.size(), nullptr);
+  step_schedule.pointers = phase_schedule.pointers;
   aliases_.resize(graph.values.size());
   for (std::size_t v = 0; v < roots.size(); ++v) {
     aliases_[static_cast<std::size_t>(roots[v])].push_back(static_cast<ValueId>(v));
@@ -42,7 +42,7 @@ Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
 void Program::bind_arena(std::byte* base) {
   arena_ = base;
   if (base == nullptr) return;  // a backend that computes nothing
-  for (ProgramVariant* variant : {&split, &step}) {
+  for (ProgramVariant* variant : {&phase_schedule, &step_schedule}) {
     for (std::size_t v = 0; v < graph.values.size(); ++v) {
       const auto root = static_cast<std::size_t>(roots[v]);
       if (variant->value_offsets[root] >= 0) {
@@ -59,8 +59,8 @@ void Program::bind_arena(std::byte* base) {
 
 void Program::bind(ValueId source, std::byte* address) {
   for (ValueId alias : aliases_[static_cast<std::size_t>(source)]) {
-    split.pointers[static_cast<std::size_t>(alias)] = address;
-    step.pointers[static_cast<std::size_t>(alias)] = address;
+    phase_schedule.pointers[static_cast<std::size_t>(alias)] = address;
+    step_schedule.pointers[static_cast<std::size_t>(alias)] = address;
   }
 }
 

@@ -75,8 +75,8 @@ class Program {
 
   ir::Graph graph;
   std::unique_ptr<Executable> executable;
-  ProgramVariant split;
-  ProgramVariant step;
+  ProgramVariant phase_schedule;
+  ProgramVariant step_schedule;
   std::vector<ir::ValueId> roots;      // roots_of the graph
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
   std::vector<Rematerialized> rematerialized;
@@ -110,7 +110,9 @@ class Program {
     std::size_t last;
   };
   Range range(Run run) const;
-  const ProgramVariant& variant(Run run) const { return run == Run::step ? step : split; }
+  const ProgramVariant& variant(Run run) const {
+    return run == Run::step ? step_schedule : phase_schedule;
+  }
 
  private:
   void list_checks();

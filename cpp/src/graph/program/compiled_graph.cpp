@@ -41,7 +41,7 @@ ValueId CompiledGraph::counterpart(const CompiledGraph& other, ValueId value) co
 
 void CompiledGraph::list(MemoryPlan& plan) const {
   const ir::Graph& ops = program->graph;
-  const ProgramVariant& variant = program->split;
+  const ProgramVariant& variant = program->phase_schedule;
   std::vector<ValueId> persistent = slot_values;
   for (const HeldValue& held : program->held) persistent.push_back(held.value);
   for (ValueId number : persistent) {

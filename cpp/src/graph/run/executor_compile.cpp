@@ -169,8 +169,8 @@ bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
   const auto limit = static_cast<std::size_t>(*graph_.memory_limit);
   const std::size_t room = limit > beside ? limit - beside : 0;
   const auto needs = [&](bool phases_apart) {
-    const std::size_t step = graph.program->step.arena_bytes;
-    return phases_apart ? std::max(step, graph.program->split.arena_bytes) : step;
+    const std::size_t step = graph.program->step_schedule.arena_bytes;
+    return phases_apart ? std::max(step, graph.program->phase_schedule.arena_bytes) : step;
   };
   const std::size_t needed = needs(apart);
   graph.fits_apart = needs(true) <= room;
