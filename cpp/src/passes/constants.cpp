@@ -57,7 +57,7 @@ void write_constants(const std::vector<Constant>& constants, const Backend& back
     }
     const std::shared_ptr<std::byte> bytes = backend.allocate(numbers.size());
     if (bytes != nullptr) upload(backend, type, numbers.data(), {}, bytes.get());
-    program.hold(constant.value, bytes);
+    program.add_constant(constant.value, bytes);
   }
 }
 

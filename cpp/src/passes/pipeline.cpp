@@ -117,7 +117,8 @@ std::unique_ptr<Program> with_rematerialized(const Program& program, const Backe
   auto again = prepared(with_rematerialized(program.graph, backend, values, origins), backend,
                         program.gradients, true);
   again->rematerialized = values;
-  for (const HeldValue& held : program.held) again->hold(held.value, held.bytes);
+  for (const ConstantValue& constant : program.constants)
+    again->add_constant(constant.value, constant.bytes);
   return again;
 }
 

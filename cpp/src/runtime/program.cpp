@@ -64,9 +64,9 @@ void Program::bind(ValueId source, std::byte* address) {
   }
 }
 
-void Program::hold(ValueId source, std::shared_ptr<std::byte> bytes) {
+void Program::add_constant(ValueId source, std::shared_ptr<std::byte> bytes) {
   bind(source, bytes.get());
-  held.push_back({source, std::move(bytes)});
+  constants.push_back({source, std::move(bytes)});
 }
 
 const std::byte* Program::address(Run run, ValueId value) const {

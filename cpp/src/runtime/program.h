@@ -63,7 +63,7 @@ struct Rematerialized {
 };
 
 // Bytes that belong to a program.
-struct HeldValue {
+struct ConstantValue {
   ir::ValueId value;
   std::shared_ptr<std::byte> bytes;
 };
@@ -80,7 +80,7 @@ class Program {
   std::vector<ir::ValueId> roots;      // roots_of the graph
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
   std::vector<Rematerialized> rematerialized;
-  std::vector<HeldValue> held;  // its constants
+  std::vector<ConstantValue> constants;
   // Whether an op gives finite results for finite operands, which a checked run does not look at;
   // null: of no op is that known.
   bool (*stays_finite)(const ir::Node&) = nullptr;
@@ -93,7 +93,7 @@ class Program {
   // Sets the address of a source value and of everything that shares its bytes.
   void bind(ir::ValueId source, std::byte* address);
   // The same for bytes that it keeps.
-  void hold(ir::ValueId source, std::shared_ptr<std::byte> bytes);
+  void add_constant(ir::ValueId source, std::shared_ptr<std::byte> bytes);
   // Where a value is in the variant that runs it.
   const std::byte* address(Run run, ir::ValueId value) const;
 

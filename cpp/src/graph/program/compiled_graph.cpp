@@ -43,7 +43,7 @@ void CompiledGraph::list(MemoryPlan& plan) const {
   const ir::Graph& ops = program->graph;
   const ProgramVariant& variant = program->phase_schedule;
   std::vector<ValueId> persistent = slot_values;
-  for (const HeldValue& held : program->held) persistent.push_back(held.value);
+  for (const ConstantValue& constant : program->constants) persistent.push_back(constant.value);
   for (ValueId number : persistent) {
     const ir::Value& value = ops.value(number);
     const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
