@@ -36,7 +36,7 @@ class Peak {
   Peak(const ir::Graph& graph, const VariantPlan& plan)
       : graph_(graph),
         plan_(plan),
-        roots_(roots_of(graph)),
+        roots_(alias_roots(graph)),
         readers_(graph.values.size()),
         taken_(graph.values.size(), false) {
     last_read_.assign(graph.values.size(), 0);

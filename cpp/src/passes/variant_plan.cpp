@@ -104,7 +104,7 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool by
   VariantPlan plan;
   plan.schedule = schedule(graph, by_phases);
   const std::vector<NodeId>& order = plan.schedule.order;
-  const std::vector<ValueId> roots = roots_of(graph);
+  const std::vector<ValueId> roots = alias_roots(graph);
   plan.liveness = live_intervals(graph, roots, plan.schedule, by_phases, gradients);
   std::vector<PlannedBuffer> buffers;
   std::int64_t all_bytes = 0;

@@ -10,7 +10,7 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
-std::vector<ValueId> roots_of(const ir::Graph& graph) {
+std::vector<ValueId> alias_roots(const ir::Graph& graph) {
   std::vector<ValueId> roots(graph.values.size());
   for (std::size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<ValueId>(v);
   // Nodes stand in order, so a view's source already has its root.
@@ -30,7 +30,7 @@ std::vector<ValueId> roots_of(const ir::Graph& graph) {
 }
 
 Program::Program(ir::Graph graph_in, std::unique_ptr<Executable> executable_in)
-    : graph(std::move(graph_in)), executable(std::move(executable_in)), roots(roots_of(graph)) {
+    : graph(std::move(graph_in)), executable(std::move(executable_in)), roots(alias_roots(graph)) {
   phase_schedule.pointers.resize(graph.values.size() + graph.nodes.size(), nullptr);
   step_schedule.pointers = phase_schedule.pointers;
   aliases_.resize(graph.values.size());

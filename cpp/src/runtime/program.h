@@ -53,7 +53,7 @@ constexpr bool runs_update(Run run) {
 }
 
 // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
-std::vector<ir::ValueId> roots_of(const ir::Graph& graph);
+std::vector<ir::ValueId> alias_roots(const ir::Graph& graph);
 
 // A forward value that is rematerialized in the gradient pass, and what that frees where most bytes
 // are in use: nothing for one that only another one of them is made of.
@@ -77,7 +77,7 @@ class Program {
   std::unique_ptr<Executable> executable;
   ProgramVariant phase_schedule;
   ProgramVariant step_schedule;
-  std::vector<ir::ValueId> roots;      // roots_of the graph
+  std::vector<ir::ValueId> roots;      // alias_roots the graph
   std::vector<ir::ValueId> gradients;  // readable after a separate gradient call
   std::vector<Rematerialized> rematerialized;
   std::vector<ConstantValue> constants;
