@@ -34,7 +34,7 @@ std::vector<Event> run_tasks(const std::vector<bool>& leaves, int wait_for) {
     for (int k = 0; k < static_cast<int>(leaves.size()); ++k) {
       const bool leave = leaves[static_cast<std::size_t>(k)];
       auto task = std::make_shared<Task>();
-      task->leaves = leave;
+      task->defers_rest = leave;
       task->work = [&note, k, leave]() -> std::function<void()> {
         note("begin", k);
         if (leave) return [&note, k] { note("finish", k); };
@@ -62,7 +62,7 @@ std::pair<std::string, std::string> threads_of_task(bool waits, bool behind) {
   std::promise<std::string> finished;
   const auto stream = std::make_shared<Stream>();
   auto task = std::make_shared<Task>();
-  task->leaves = task->is_awaited = true;
+  task->defers_rest = task->is_awaited = true;
   task->work = [&]() -> std::function<void()> {
     begun = name();
     return [&] { finished.set_value(name()); };

@@ -139,15 +139,15 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   job.samples = details.samples;
   auto state = job.state = std::make_shared<ExecutionState>();
   bind_job(job, arguments, details);
-  const Place place = place_of(job, synchronous);
+  const StreamTurn turn = acquire_or_enqueue(job, synchronous);
   lock.unlock();
   if (!synchronous) return Execution(std::move(state));
-  if (place == Place::queued) {
+  if (turn == StreamTurn::queued) {
     state->stream->wait(state->task);
   } else {
-    begin(job);
+    run_and_settle(job);
     if (job.pending != nullptr) settle(job);
-    if (place == Place::taken) state->stream->give_back();
+    if (turn == StreamTurn::taken) state->stream->give_back();
   }
   state->raise();
   return Execution(std::move(state));
@@ -167,7 +167,7 @@ void Executor::bind_job(Job& job, const ExecutionArguments& arguments, const Cal
   bind_outputs(graph_, backend_, arguments.outputs, job);
 }
 
-void Executor::begin(Job& job) {
+void Executor::run_and_settle(Job& job) {
   try {
     execute(job);
   } catch (...) {
@@ -187,7 +187,7 @@ void Executor::execute(Job& job) {
   }
   Stream::Hold hold;
   while (!job.graph->lies_where_parameters_do()) {
-    follow_parameters(job);
+    rebind_after_move(job);
     hold.take(stream_);
   }
   job.graph->program->executable->expect_threads();  // the first time on this thread
@@ -201,7 +201,7 @@ void Executor::execute(Job& job) {
   step_numbers_.write(job);
   readable_results_.begin(job);
   if (runs_forward(job.run)) newest_pass_ = next_pass(this);
-  if (may_leave(job)) carry_result(job);
+  if (defers_result(job)) carry_result(job);
   step_numbers_.during(job, [&] { run_program(job); });
   readable_results_.end(job);
   if (job.scored != nullptr) readable_results_.copy_scored(*job.scored);
@@ -209,7 +209,7 @@ void Executor::execute(Job& job) {
   deliver(backend_, job);
 }
 
-void Executor::follow_parameters(Job& job) {
+void Executor::rebind_after_move(Job& job) {
   if (!runs_forward(job.run)) {
     throw InvalidArgument(
         "[execute] the graph was compiled again since the call before; start again with "

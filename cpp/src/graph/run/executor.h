@@ -102,9 +102,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t bytes_beside_arena(const CompiledGraph& graph) const;
   // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
   bool keep_within_limit(CompiledGraph& graph, bool apart);
-  Run usual_run(const CompiledGraph& graph) const;
+  Run default_run(const CompiledGraph& graph) const;
   // What the graph is there for, whatever has run last. Call with mutex_.
-  const CompiledGraph* usual_program() const;
+  const CompiledGraph* default_program() const;
   // Room in the arena for the job's run. Call while holding the stream.
   void make_room(const Job& job);
   // With an arena that has room for the run.
@@ -123,21 +123,21 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void bind_job(Job& job, const ExecutionArguments& arguments, const CallDetails& details);
   // Where a job stands: in the stream's queue, which has moved it away, or with this thread, which
   // has taken the stream for it or held it before.
-  enum class Place { queued, taken, held };
+  enum class StreamTurn { queued, taken, held };
   // In the order of binding, and counts it: where this raises, the call has had no effect. Call
   // with mutex_.
-  Place place_of(Job& job, bool synchronous);
+  StreamTurn acquire_or_enqueue(Job& job, bool synchronous);
   // What later calls build on. Call with mutex_.
   void count(Job& job);
   // Whether nothing but the result will be read of what the job leaves.
-  bool may_leave(const Job& job) const;
+  bool defers_result(const Job& job) const;
 
   // Runs the job, and settles its handle unless the result is still to come; never throws.
-  void begin(Job& job);
+  void run_and_settle(Job& job);
   void execute(Job& job);
   // Where another thread has compiled since the call, so that parameters lie otherwise: brings what
   // the job was bound to over to a program of now.
-  void follow_parameters(Job& job);
+  void rebind_after_move(Job& job);
   void run_program(const Job& job);
   void settle(Job& job);
   // After a failure nothing may build on the passes before it, and its update does not count.

@@ -88,7 +88,7 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
     try {
       attach(*result, apart);
     } catch (const OutOfMemory& error) {
-      const Run run = apart ? Run::forward : usual_run(*result);
+      const Run run = apart ? Run::forward : default_run(*result);
       const std::lock_guard lock(mutex_);
       throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
     }
@@ -127,7 +127,7 @@ void Executor::point(CompiledGraph& graph) {
 }
 
 void Executor::attach(CompiledGraph& graph, bool apart) {
-  const Run run = usual_run(graph);
+  const Run run = default_run(graph);
   {
     const std::lock_guard lock(mutex_);
     point(graph);
@@ -194,7 +194,7 @@ bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
 }
 
 // What has its room from the start; other runs ask for theirs.
-Run Executor::usual_run(const CompiledGraph& graph) const {
+Run Executor::default_run(const CompiledGraph& graph) const {
   const bool waits = std::any_of(graph.bound.begin(), graph.bound.end(),
                                  [](const BoundSlot& slot) { return slot.is_gradient(); });
   const bool steps = graph.mode == Mode::training && graph_.micro_batches == 1 && !waits;
@@ -217,15 +217,15 @@ std::size_t Executor::device_memory_size() const {
   return programs_.arena_bytes();
 }
 
-const CompiledGraph* Executor::usual_program() const {
+const CompiledGraph* Executor::default_program() const {
   const CompiledGraph* step = graph_.training ? programs_.largest(Mode::training) : nullptr;
   return step != nullptr ? step : programs_.largest(inference_mode_);
 }
 
 MemoryPlan Executor::memory_plan() const {
   const std::lock_guard lock(mutex_);
-  const CompiledGraph* usual = usual_program();
-  return usual != nullptr ? plan_of(*usual, usual_run(*usual)) : MemoryPlan();
+  const CompiledGraph* usual = default_program();
+  return usual != nullptr ? plan_of(*usual, default_run(*usual)) : MemoryPlan();
 }
 
 MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
@@ -243,7 +243,7 @@ MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
 
 std::string Executor::description() const {
   const std::lock_guard lock(mutex_);
-  const CompiledGraph* usual = usual_program();
+  const CompiledGraph* usual = default_program();
   return usual != nullptr ? ir::to_string(usual->program->graph) : "not compiled";
 }
 

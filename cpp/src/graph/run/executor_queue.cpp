@@ -14,7 +14,7 @@ void Executor::count(Job& job) {
   exchanges_.announce(*job.graph, job.run);
 }
 
-Executor::Place Executor::place_of(Job& job, bool synchronous) {
+Executor::StreamTurn Executor::acquire_or_enqueue(Job& job, bool synchronous) {
   Stream* const stream = (job.state->stream = Stream::root(stream_)).get();
   if (synchronous && stream->take_if_free()) {
     try {
@@ -23,32 +23,32 @@ Executor::Place Executor::place_of(Job& job, bool synchronous) {
       stream->give_back();
       throw;
     }
-    return Place::taken;
+    return StreamTurn::taken;
   }
   const auto task = std::make_shared<Task>();
   Tasks one(1, task);
   const auto queued = std::make_shared<Job>();
   // The queue keeps the executor, and with it the arena, until the work is done.
   task->work = [self = shared_from_this(), queued]() -> std::function<void()> {
-    self->begin(*queued);
+    self->run_and_settle(*queued);
     if (queued->pending == nullptr) return nullptr;
     return [self, queued] { self->settle(*queued); };
   };
   count(job);  // from here on nothing fails
   job.state->task = task;
-  job.leaves = task->leaves = !synchronous && may_leave(job);
+  job.defers_result = task->defers_rest = !synchronous && defers_result(job);
   *queued = std::move(job);
   if (!synchronous) {
     stream->submit(std::move(one));
-    return Place::queued;
+    return StreamTurn::queued;
   }
-  if (stream->take_place(one)) return Place::queued;
+  if (stream->take_place(one)) return StreamTurn::queued;
   job = std::move(*queued);
   job.state->task = nullptr;
-  return Place::held;
+  return StreamTurn::held;
 }
 
-bool Executor::may_leave(const Job& job) const {
+bool Executor::defers_result(const Job& job) const {
   return !uses_host_memory(backend_) && runs_forward(job.run) && !job.handler && !job.timed &&
          !job.checked && job.outputs.empty() && job.graph->sent.empty();
 }

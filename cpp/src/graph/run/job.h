@@ -58,7 +58,7 @@ struct Job {
   Scored* scored = nullptr;
   SampleRows samples = {};
   // Whether the call may begin the next execution before this one's result has come.
-  bool leaves = false;
+  bool defers_result = false;
   std::unique_ptr<PendingRead> pending;  // that result
   std::unique_ptr<PendingRead> outside;  // what checks of indices have found, if it leaves
   std::shared_ptr<ExecutionState> state;

@@ -80,7 +80,7 @@ void raise_outside(const Job& job, const Outside& found) {
 void look_at_indices(const Backend& backend, Job& job) {
   if (job.graph->outside == ir::kNone || !backend.traits().computes) return;
   const std::byte* const from = job.graph->program->address(job.run, job.graph->outside);
-  if (job.leaves) job.outside = read_memory_later(backend, from, sizeof(Outside));
+  if (job.defers_result) job.outside = read_memory_later(backend, from, sizeof(Outside));
   if (job.outside != nullptr) return;
   Outside found{};
   read_memory(backend, found.data(), from, sizeof found);
@@ -147,7 +147,7 @@ void deliver(const Backend& backend, Job& job) {
   const TensorData written = write_outputs(backend, job);
   if (!runs_forward(job.run)) return;
   look_at_indices(backend, job);
-  if (job.leaves && job.pending == nullptr) {
+  if (job.defers_result && job.pending == nullptr) {
     begin_result(job, [&](const std::byte* from, std::size_t bytes) {
       return read_memory_later(backend, from, bytes);
     });

@@ -229,12 +229,13 @@ void CommandBuffer::commit() {
   state->status = static_cast<int>(CommandBufferStatus::kCommitted);
   const std::shared_ptr<DeviceState>& device = state->device.state();
   // A handler comes before the runs behind it.
-  task->leaves = !uses_host_memory(device->backend) && state->handlers.empty();
-  task->is_awaited = task->leaves || uses_host_memory(device->backend);
+  task->defers_rest = !uses_host_memory(device->backend) && state->handlers.empty();
+  task->is_awaited = task->defers_rest || uses_host_memory(device->backend);
   try {
     std::shared_ptr<CompiledRecording> program;
     if (!state->recording->empty()) program = compiled(*device, *state->recording);
-    task->work = [state, device, program, leaves = task->leaves, self]() -> std::function<void()> {
+    task->work = [state, device, program, defers_rest = task->defers_rest,
+                  self]() -> std::function<void()> {
       state->status = static_cast<int>(CommandBufferStatus::kScheduled);
       {
         const std::lock_guard lock(state->mutex);
@@ -259,7 +260,7 @@ void CommandBuffer::commit() {
       auto rest = [state, self, run_end, program] {
         state->settle(self, run_end.get(), program.get());
       };
-      if (run_end != nullptr && leaves) return rest;
+      if (run_end != nullptr && defers_rest) return rest;
       rest();
       return nullptr;
     };

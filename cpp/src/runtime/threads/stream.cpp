@@ -135,8 +135,8 @@ void Stream::submit(Tasks one) {
   }
   const bool is_first = !busy_ && tasks_.empty();
   const Task* const task = one.front().get();
-  const bool runs_here = is_first && task->leaves && task->is_awaited;
-  const bool is_awaited = task->is_awaited && !task->leaves;
+  const bool runs_here = is_first && task->defers_rest && task->is_awaited;
+  const bool is_awaited = task->is_awaited && !task->defers_rest;
   tasks_.splice(tasks_.end(), one);
   if (busy_) return;  // whoever holds the stream asks for a thread on release
   if (runs_here) {
@@ -173,8 +173,8 @@ bool Stream::take_place(Tasks& one) {
 
 bool Stream::leave_front(std::unique_lock<Mutex>& lock, int& moments) {
   Worker& worker = Worker::instance();
-  if (moments == 0 || long_for_ == 0 || tasks_.front()->leaves || !waits_may_be_interrupted() ||
-      worker.is_elsewhere(*this)) {
+  if (moments == 0 || long_for_ == 0 || tasks_.front()->defers_rest ||
+      !waits_may_be_interrupted() || worker.is_elsewhere(*this)) {
     return false;
   }
   lock.unlock();
@@ -203,7 +203,7 @@ void Stream::run_front(std::unique_lock<Mutex>& lock) {
   const std::shared_ptr<Task> task = one.front();
   hold();
   task->runner = this_thread();
-  if (!task->leaves) finish_begun(lock, 0);
+  if (!task->defers_rest) finish_begun(lock, 0);
   lock.unlock();
   const Clock::time_point start = Clock::now();
   std::function<void()> rest = task->work();

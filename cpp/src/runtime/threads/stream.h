@@ -19,7 +19,7 @@ struct Task {
   // Returns what is left to do when a device is done with it, or nothing. Neither may throw.
   std::function<std::function<void()>()> work;
   // Whether something may be left: tasks behind it may then begin before that.
-  bool leaves = false;
+  bool defers_rest = false;
   // Whether the thread that submits it is likely to wait for it. Then it runs there, for a change
   // of threads costs a team of helpers more than a moment's patience. What leaves something begins
   // at once, if nothing stands before it; the worker does what is left when nobody has for a while.
