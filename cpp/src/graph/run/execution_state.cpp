@@ -49,9 +49,9 @@ void drop(Failed list) {
 
 }  // namespace
 
-UnseenFailures::~UnseenFailures() { drop(std::move(first_)); }
+PendingErrors::~PendingErrors() { drop(std::move(first_)); }
 
-void UnseenFailures::keep(const std::shared_ptr<ExecutionState>& failed) noexcept {
+void PendingErrors::keep(const std::shared_ptr<ExecutionState>& failed) noexcept {
   Failed gone;
   {
     const LockUnlessLost lock(mutex_);
@@ -65,7 +65,7 @@ void UnseenFailures::keep(const std::shared_ptr<ExecutionState>& failed) noexcep
   drop(std::move(gone));
 }
 
-void UnseenFailures::raise_first() {
+void PendingErrors::raise_first() {
   Failed unseen, gone;
   {
     const std::lock_guard lock(mutex_);

@@ -1,4 +1,4 @@
-// `ExecutionState`, what a handle waits for, and `UnseenFailures`, those that no handle has raised.
+// `ExecutionState`, what a handle waits for, and `PendingErrors`, those that no handle has raised.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct ExecutionState {
   double seconds = 0;
   std::shared_ptr<const Profile> profile;
   std::vector<std::function<void()>> continuations;
-  std::shared_ptr<ExecutionState> next_failed;  // guarded by the mutex of UnseenFailures
+  std::shared_ptr<ExecutionState> next_failed;  // guarded by the mutex of PendingErrors
 
   void finish();
   // Raises the error if there is one.
@@ -38,12 +38,12 @@ struct ExecutionState {
 // Failed executions of a graph whose error nobody has seen, in order. Where somebody has a handle
 // of one, that raises it; else the graph's next call does. Has a mutex of its own: whoever holds
 // the stream keeps, whoever calls next raises.
-class UnseenFailures {
+class PendingErrors {
  public:
-  UnseenFailures() = default;
-  ~UnseenFailures();
-  UnseenFailures(const UnseenFailures&) = delete;
-  UnseenFailures& operator=(const UnseenFailures&) = delete;
+  PendingErrors() = default;
+  ~PendingErrors();
+  PendingErrors(const PendingErrors&) = delete;
+  PendingErrors& operator=(const PendingErrors&) = delete;
 
   void keep(const std::shared_ptr<ExecutionState>& failed) noexcept;
   // Raises the first error that no handle can raise any more; it stands for later ones of them.

@@ -27,7 +27,7 @@ namespace traingraph {
 struct SharedByExecutors {
   Mutex mutex;  // guards what each says; nobody waits for the stream while holding it
   std::shared_ptr<Stream> stream = std::make_shared<Stream>();
-  UnseenFailures failures;  // has a mutex of its own
+  PendingErrors failures;  // has a mutex of its own
 };
 
 // The headers of its parts say what they may do when.
