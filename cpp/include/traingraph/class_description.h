@@ -278,8 +278,8 @@ struct ClassDescription {
   Callable<void(void*, const Given&)> set_fields;
   std::optional<Form> state;  // what pickles keep
   // What repr() tells behind the name, and str().
-  Callable<std::string(const void*)> shown;
-  Callable<std::string(const void*)> printed;
+  Callable<std::string(const void*)> repr;
+  Callable<std::string(const void*)> str;
   // Whether two objects are the same, and a number that is the same then.
   Callable<bool(const void*, const void*)> equal;
   Callable<std::size_t(const void*)> hash;

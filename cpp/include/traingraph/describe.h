@@ -316,14 +316,14 @@ class Describing : public ClassDescriber {
   }
   // What repr() tells behind the class's name.
   template <class Show>
-  Describing& shown(Show show) {
-    made_.shown = telling(show);
+  Describing& repr(Show show) {
+    made_.repr = telling(show);
     return *this;
   }
   // What str() gives.
   template <class Print>
-  Describing& printed(Print print) {
-    made_.printed = telling(print);
+  Describing& str(Print print) {
+    made_.str = telling(print);
     return *this;
   }
   // By operator==; objects that are the same have the same `hash`.

@@ -28,7 +28,7 @@ const ClassDescription& Layer::class_description() {
                     "The device that the layer was compiled for; None before.")
           .support(Activation::class_description().sample)
           .compared_by_identity()
-          .shown([](const Layer& self) {
+          .repr([](const Layer& self) {
             return std::to_string(self.id()) + " '" + self.label() + "': " + self.description();
           });
   return description;

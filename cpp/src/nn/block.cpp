@@ -127,7 +127,7 @@ const ClassDescription& Block::class_description() {
                         "Given a graph and a tensor it makes a layer for that tensor's shape, adds "
                         "it and returns the result. Called again it makes another layer.")
           .not_copied()
-          .shown(&Block::text);
+          .repr(&Block::text);
   return description;
 }
 

@@ -94,7 +94,7 @@ const ClassDescription& Optimizer::class_description() {
                     &Optimizer::set_applies_gradient_clipping, "May change at any time.")
           .properties_of(&Optimizer::descriptor)
           .copied_by(&Optimizer::copy)
-          .shown(&Optimizer::description);
+          .repr(&Optimizer::description);
   return description;
 }
 

@@ -45,27 +45,27 @@ void add_protocol(py::handle cls, const ClassDescription& description, const cha
 }
 
 void add_texts(py::handle cls, const ClassDescription& description) {
-  if (description.shown != nullptr) {
+  if (description.repr != nullptr) {
     add_protocol(cls, description, "__repr__", "str", "What it is.",
                  [](const ClassDescription& of, const void* self, py::handle object) {
-                   return py::str("<" + class_of(object) + " " + of.shown(self) + ">");
+                   return py::str("<" + class_of(object) + " " + of.repr(self) + ">");
                  });
   }
   const auto shows = [&](const Argument& a) { return property_of(description, a.name) != nullptr; };
   const auto shows_some = [&](const Form& form) {
     return std::ranges::any_of(form.arguments, shows);
   };
-  if (description.copy != nullptr && description.copied != nullptr &&
-      description.shown == nullptr && std::ranges::any_of(description.forms, shows_some)) {
+  if (description.copy != nullptr && description.copied != nullptr && description.repr == nullptr &&
+      std::ranges::any_of(description.forms, shows_some)) {
     add_protocol(cls, description, "__repr__", "str", "The values.",
                  [](const ClassDescription& of, const void* self, py::handle) {
                    return py::str(represented(of, self));
                  });
   }
-  if (description.printed != nullptr) {
+  if (description.str != nullptr) {
     add_protocol(cls, description, "__str__", "str", "The whole as text.",
                  [](const ClassDescription& of, const void* self, py::handle) {
-                   return py::str(of.printed(self));
+                   return py::str(of.str(self));
                  });
   }
 }

@@ -85,7 +85,7 @@ const ClassDescription& Device::class_description() {
               },
               "The GPUs behind the device; empty for a CPU.")
           .property("uuid", &Device::uuid, "GPU-… of a GPU; empty for others.")
-          .shown(&Device::description)
+          .repr(&Device::description)
           .compared([](const Device& self) {
             return std::hash<std::string>()(self.backend()) +
                    static_cast<std::size_t>(self.index());

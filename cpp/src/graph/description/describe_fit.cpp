@@ -50,7 +50,7 @@ const ClassDescription& RateSchedule::class_description() {
                     {{"step", "Counted from 0."}})
           .by_position(1)
           .not_copied()
-          .shown(&RateSchedule::text);
+          .repr(&RateSchedule::text);
   return description;
 }
 

@@ -318,7 +318,7 @@ const ClassDescription& Graph::class_description() {
                  {"synchronous", "Data is copied before it returns in any case.", true}})
         .may_wait()
         .compared_by_identity()
-        .shown(shown);
+        .repr(shown);
   }();
   return description;
 }

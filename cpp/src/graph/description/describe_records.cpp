@@ -37,8 +37,8 @@ const ClassDescription& MemoryPlan::class_description() {
           .recorded("context_bytes", &MemoryPlan::context_bytes,
                     "Memory that a GPU's context and libraries hold for all graphs, measured.")
           .is_record()
-          .printed(&MemoryPlan::to_string)
-          .shown([](const MemoryPlan& plan) {
+          .str(&MemoryPlan::to_string)
+          .repr([](const MemoryPlan& plan) {
             return "of " + std::to_string(plan.total_bytes) + " bytes";
           });
   return description;
@@ -53,7 +53,7 @@ const ClassDescription& MemoryPlan::Entry::class_description() {
                     "is computed again: recomputed.")
           .recorded("bytes", &Entry::bytes, "Units: bytes.")
           .is_record()
-          .shown([](const Entry& entry) {
+          .repr([](const Entry& entry) {
             return "'" + entry.name + "' " + entry.kind + " " + std::to_string(entry.bytes) +
                    " bytes";
           });
@@ -74,8 +74,8 @@ const ClassDescription& Profile::class_description() {
           .recorded("seconds", &Profile::seconds,
                     "The time of the whole execution. Units: seconds.")
           .is_record()
-          .printed(&Profile::table)
-          .shown([](const Profile& profile) {
+          .str(&Profile::table)
+          .repr([](const Profile& profile) {
             return "of " + std::to_string(profile.entries.size()) + " ops, " +
                    microseconds(profile.seconds);
           });
@@ -91,7 +91,7 @@ const ClassDescription& Profile::Entry::class_description() {
           .recorded("start", &Entry::start, "Since the first op. Units: seconds.")
           .recorded("seconds", &Entry::seconds, "Units: seconds.")
           .is_record()
-          .shown([](const Entry& entry) {
+          .repr([](const Entry& entry) {
             return entry.op + " " + entry.phase + " of '" + entry.layer + "' " +
                    microseconds(entry.seconds);
           });
@@ -108,7 +108,7 @@ const ClassDescription& Profile::Layer::class_description() {
           .recorded("gradient", &Times::gradient, "Units: seconds.")
           .recorded("update", &Times::update, "Units: seconds.")
           .is_record()
-          .shown([](const Times& times) {
+          .repr([](const Times& times) {
             return "'" + times.layer + "' " + microseconds(times.seconds());
           });
   return description;
@@ -130,7 +130,7 @@ const ClassDescription& Epoch::class_description() {
           .recorded("validation", &Epoch::validation,
                     "The evaluation after the epoch, or None without one.")
           .is_record()
-          .shown([](const Epoch& epoch) {
+          .repr([](const Epoch& epoch) {
             const std::string text =
                 std::to_string(epoch.number) + " loss " + short_text(epoch.loss);
             return epoch.validation
@@ -150,7 +150,7 @@ const ClassDescription& Evaluation::class_description() {
                     "Those that were asked for, by name: a number, or the matrix of confusion, "
                     "whose rows are the labels' classes and columns the predicted ones.")
           .is_record()
-          .shown([](const Evaluation& evaluation) {
+          .repr([](const Evaluation& evaluation) {
             const auto& accuracy = evaluation.accuracy;
             return "loss " + short_text(evaluation.loss) +
                    (accuracy ? ", accuracy " + short_text(*accuracy) : "");
@@ -180,7 +180,7 @@ const ClassDescription& GradientRow::class_description() {
           .recorded("excluded", &Row::excluded, "Others, at a kink.")
           .recorded("ok", &Row::ok, "Something was compared, and no error is above the bound.")
           .is_record()
-          .shown([](const Row& row) {
+          .repr([](const Row& row) {
             return "'" + row.layer + "' " + row.parameter + (row.ok ? " ok" : " wrong");
           });
   return description;
@@ -194,8 +194,8 @@ const ClassDescription& GradientCheck::class_description() {
           .recorded("rows", &Check::rows,
                     "One for each trained parameter, in the order of first use.")
           .is_record()
-          .printed(&Check::to_string)
-          .shown([](const Check& check) {
+          .str(&Check::to_string)
+          .repr([](const Check& check) {
             return "of " + std::to_string(check.rows.size()) +
                    (check.ok ? " parameters, ok" : " parameters, not ok");
           });

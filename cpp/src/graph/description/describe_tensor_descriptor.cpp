@@ -107,7 +107,7 @@ const ClassDescription& TensorDescriptor::class_description() {
               "max_tensor_dimensions", [] { return kMaxTensorDimensions; },
               "The largest number of axes of a tensor.")
           .compared(hash_of)
-          .shown([](const Self& self) {
+          .repr([](const Self& self) {
             const Shape& lengths = self.sequence_lengths;
             return to_string(self.shape) + " " + name(self.data_type) +
                    (lengths.empty() ? "" : ", sequences of " + to_string(lengths));

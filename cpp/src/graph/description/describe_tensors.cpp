@@ -198,7 +198,7 @@ const ClassDescription& TensorData::class_description() {
           .form({immutable, length}, memory_of)
           .form({bytes, length, deallocator}, memory_of)
           .property("length", &TensorData::length, "Units: bytes.")
-          .shown([](const TensorData& self) {
+          .repr([](const TensorData& self) {
             return "of " + std::to_string(self.length) + " bytes" +
                    (self.gpu < 0 ? "" : " on GPU " + std::to_string(self.gpu)) +
                    (self.writable ? "" : ", read-only");
@@ -211,7 +211,7 @@ const ClassDescription& OptimizerDeviceData::class_description() {
   static const ClassDescription description =
       Describing<OptimizerDeviceData>("MLCTensorOptimizerDeviceData",
                                       "The device's side of one optimizer buffer.")
-          .shown([](const OptimizerDeviceData& self) {
+          .repr([](const OptimizerDeviceData& self) {
             return std::to_string(self.slot) + " of '" + self.tensor->label() + "'";
           });
   return description;
@@ -235,7 +235,7 @@ const ClassDescription& Tensor::class_description() {
         .property("device", &Tensor::device, "The device that it was last compiled for.");
     describe_data(tensor);
     describe_quantization(tensor);
-    return tensor.copied_by(&Tensor::copy).compared_by_identity().shown([](const Tensor& self) {
+    return tensor.copied_by(&Tensor::copy).compared_by_identity().repr([](const Tensor& self) {
       const TensorDescriptor& descriptor = self.descriptor();
       return std::to_string(self.id()) + " '" + self.label() + "' " + to_string(descriptor.shape) +
              " " + name(descriptor.data_type);
@@ -267,7 +267,7 @@ const ClassDescription& TensorParameter::class_description() {
               "step whose micro-batches are summed, even if it is taken back. A graph that took "
               "this by set_training_tensor_parameters has a copy.")
           .not_copied()
-          .shown([](const TensorParameter& self) {
+          .repr([](const TensorParameter& self) {
             return "'" + self.tensor->label() + "'" + (self.is_updatable ? "" : ", frozen");
           });
   return description;

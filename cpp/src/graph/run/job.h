@@ -60,7 +60,7 @@ struct Job {
   // Whether the call may begin the next execution before this one's result has come.
   bool defers_result = false;
   std::unique_ptr<PendingRead> pending;  // that result
-  std::unique_ptr<PendingRead> outside;  // what checks of indices have found, if it leaves
+  std::unique_ptr<PendingRead> outside;  // what checks of indices have found, if deferred
   std::shared_ptr<ExecutionState> state;
 };
 

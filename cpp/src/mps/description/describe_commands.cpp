@@ -46,7 +46,7 @@ const ClassDescription& Device::class_description() {
                     "A new queue; all queues of a device are one order.")
           .not_copied()
           .compared(&Device::registry_id)
-          .shown(&Device::backend);
+          .repr(&Device::backend);
   return description;
 }
 
@@ -70,7 +70,7 @@ const ClassDescription& Buffer::class_description() {
                                                   data.length);
                 })
           .property("length", &Buffer::length, "In bytes.")
-          .shown([](const Buffer& self) { return std::to_string(self.length()) + " bytes"; });
+          .repr([](const Buffer& self) { return std::to_string(self.length()) + " bytes"; });
   return description;
 }
 

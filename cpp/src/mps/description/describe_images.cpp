@@ -72,7 +72,7 @@ const ClassDescription& ImageDescriptor::class_description() {
           .settable("feature_channels", &D::feature_channels, "Channels.")
           .settable("number_of_images", &D::number_of_images, "Images.")
           .settable("channel_format", &D::channel_format, "The type of an element.")
-          .shown([](const D& self) { return to_string(self); });
+          .repr([](const D& self) { return to_string(self); });
   return description;
 }
 
