@@ -2,7 +2,7 @@
 
 python tools/mps_classes.py
 
-Both come from tests/mps: inventory.tsv has Apple's names, not_here.txt the missing ones.
+Both come from tests/mps: inventory.tsv has Apple's names, missing_names.txt the missing ones.
 """
 
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / folder) for folder in ("tests", "tests/mps")]
 
-from test_mps_coverage import NOT_HERE, TABLE, is_here, offered  # noqa: E402
+from test_mps_coverage import MISSING_NAMES, TABLE, is_here, offered  # noqa: E402
 
 from traingraph import mps  # noqa: E402
 
@@ -93,7 +93,7 @@ def there() -> str:
 
 def missing() -> str:
     text = ""
-    for block in NOT_HERE.strip().split("\n\n")[1:]:  # the first one says what the file is
+    for block in MISSING_NAMES.strip().split("\n\n")[1:]:  # the first one says what the file is
         why, *lines = block.splitlines()
         names = []
         for line in lines:

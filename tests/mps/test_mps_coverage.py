@@ -23,12 +23,12 @@ OURS = {
     "MPSImageBatch": "a typedef of Apple's",
     "MPSStateBatch": "a typedef of Apple's",
 }
-NOT_HERE = (FOLDER / "not_here.txt").read_text()
+MISSING_NAMES = (FOLDER / "missing_names.txt").read_text()
 
 
-def not_here() -> Iterator[list[str]]:
+def missing_names() -> Iterator[list[str]]:
     """Patterns: of classes alone, or of classes and their members."""
-    for block in NOT_HERE.split("\n\n")[1:]:  # the first one says what the file is
+    for block in MISSING_NAMES.split("\n\n")[1:]:  # the first one says what the file is
         reason, *lines = block.splitlines()
         assert not reason.startswith(" "), reason
         yield from map(str.split, lines)
@@ -98,7 +98,7 @@ def report() -> tuple[str, set[str], set[Row]]:
 
 
 def found(pattern: list[str]) -> set[Any]:
-    """The owners that a line of not_here.txt is about, or the rows."""
+    """The owners that a line of missing_names.txt is about, or the rows."""
     owners = {owner for owner in TABLE if fnmatchcase(owner, pattern[0])}
     rows = [row for owner in owners for row in offered(owner)]
     each = [
@@ -113,8 +113,8 @@ def found(pattern: list[str]) -> set[Any]:
 def test_what_is_missing_has_a_reason() -> None:
     """What is listed is missing, and what is missing is listed, once."""
     text, absent, missing = report()
-    print(text, NOT_HERE, sep="\n\n")  # pytest -s shows it
-    listed = [one for pattern in not_here() for one in found(pattern)]
+    print(text, MISSING_NAMES, sep="\n\n")  # pytest -s shows it
+    listed = [one for pattern in missing_names() for one in found(pattern)]
     assert len(listed) == len(set(listed))
     assert set(listed) == absent | missing, text
 
