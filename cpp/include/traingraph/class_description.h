@@ -262,8 +262,6 @@ struct ClassDescription {
   std::vector<Property> properties;
   std::vector<Method> functions;
   std::vector<Method> class_functions;
-  // What objects know besides, and no archive has.
-  std::vector<Property> told;
   // The shared pointer and the object in what a form makes.
   const void* (*owner)(const std::any&) = nullptr;
   void* (*object)(const std::any&) = nullptr;

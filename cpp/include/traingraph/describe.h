@@ -422,11 +422,6 @@ class Describing : public ClassDescriber {
     add_support(make);
     return *this;
   }
-  template <class Get>
-  Describing& told(std::string_view name, Get get) {
-    made_.told.push_back(property_by(name, get, "", false));
-    return *this;
-  }
 
  private:
   static std::any owned(T value) {

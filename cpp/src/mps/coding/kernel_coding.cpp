@@ -8,6 +8,7 @@
 #include <traingraph/errors.h>
 #include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/classes.h>
+#include <traingraph/mps/convolution.h>
 
 #include "mps/coding/coded_fields.h"
 #include "mps/coding/coded_types.h"
@@ -150,6 +151,14 @@ KernelPtr decoded_kernel(const Parts& parts, const Coder& coder, const Device& d
   return kernel;
 }
 
+// What the data source of a kernel with weights says; null without weights.
+const CNNConvolutionDescriptor* descriptor_of(const Kernel& kernel) {
+  const auto* const forward = dynamic_cast<const WeightForwardKernel*>(&kernel);
+  if (forward != nullptr) return &forward->descriptor();
+  const auto* const gradient = dynamic_cast<const WeightGradientKernel*>(&kernel);
+  return gradient != nullptr ? &gradient->descriptor() : nullptr;
+}
+
 }  // namespace
 
 std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
@@ -158,15 +167,21 @@ std::optional<ir::NamedKernelAttributes> named_kernel(const Kernel& kernel) {
   const Parts& parts = found->second;
   ir::NamedKernelAttributes result{kernel.kind(), {}, {}};
   for (const Argument* argument : parts.arguments) {
-    // What a data source gives are operands, and what it says is told below.
+    // What a data source gives are operands, and what it says comes below.
     if (coded_type(argument->type).copy != nullptr) continue;
     add_numbers(result, argument->name, coded(argument->type, argument->read(&kernel)));
   }
   for (const Property* property : parts.archived()) {
     add_numbers(result, property->name, coded(property->type, property->get(&kernel)));
   }
-  for (const Property& property : parts.description->told) {
-    add_numbers(result, property.name, coded(property.type, property.get(&kernel)));
+  if (const CNNConvolutionDescriptor* const said = descriptor_of(kernel)) {
+    CNNConvolutionDescriptor sizes = *said;
+    sizes.batch_normalization = nullptr;  // part of the weights
+    sizes.fused_neuron_descriptor = {};
+    const NeuronDescriptor& neuron = said->fused_neuron_descriptor;
+    add_numbers(result, "descriptor", coded(describing::value_type<decltype(sizes)>(), sizes));
+    add_numbers(result, "fused_neuron_descriptor",
+                coded(describing::value_type<NeuronDescriptor>(), neuron));
   }
   return result;
 }

@@ -8,14 +8,6 @@
 namespace traingraph::mps {
 namespace {
 
-// Sizes alone: batch normalization is part of the weights.
-template <class K>
-CNNConvolutionDescriptor sizes_of(const K& kernel) {
-  CNNConvolutionDescriptor sizes = kernel.descriptor();
-  sizes.batch_normalization = nullptr;
-  sizes.fused_neuron_descriptor = {};
-  return sizes;
-}
 template <class K>
 const NeuronDescriptor& neuron_of(const K& kernel) {
   return kernel.descriptor().fused_neuron_descriptor;
@@ -29,8 +21,6 @@ Describing<K, Kernel, Parent> describe_weighted(const char* name, const char* su
   described
       .kept_argument("weights", &K::data_source,
                      "An object with the members of MPSCNNConvolutionDataSource.")
-      .told("descriptor", sizes_of<K>)
-      .told("fused_neuron_descriptor", neuron_of<K>)
       .template made_of<Device, CNNConvolutionDataSourcePtr>(text);
   return described;
 }
