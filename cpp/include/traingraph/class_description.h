@@ -222,7 +222,6 @@ struct Method {
   bool may_wait = false;  // for other threads
   // For them, before it is called.
   Callable<void(void* object, const Given& given)> wait_first = nullptr;
-  int by_position = 1;  // how many arguments Python takes so
 };
 
 struct Property {

@@ -197,12 +197,6 @@ class Describing : public ClassDescriber {
         }));
     return *this;
   }
-  // Of the function before: how many arguments Python takes by position, up to two; the others by
-  // name.
-  Describing& by_position(int count) {
-    made_.functions.back().by_position = count;
-    return *this;
-  }
   // Of the function before: `wait` ends before it is called, and other threads may be waited for.
   template <class Wait>
   Describing& waits_first(Wait wait) {

@@ -125,10 +125,11 @@ void add_functions(py::handle cls, const ClassDescription& description) {
       cls.attr(name) = function(call_plain_method, capture, 1, cls, name,
                                 method.name + "(self) -> " + result + "\n\n" + document);
     } else {
-      using Kind = Signature::Kind;
-      constexpr Kind by_position[] = {Kind::kKeywordMethod, Kind::kMethod, Kind::kPairMethod};
-      define(cls, by_position[method.by_position], name, result.c_str(), forms_of(method.forms),
-             document.c_str(), call_method, capture);
+      // Nobody knows the order of so many options.
+      const auto kind =
+          method.name == "compile" ? Signature::Kind::kKeywordMethod : Signature::Kind::kMethod;
+      define(cls, kind, name, result.c_str(), forms_of(method.forms), document.c_str(), call_method,
+             capture);
     }
   }
   for (const Method& method : description.class_functions) {

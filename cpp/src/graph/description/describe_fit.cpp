@@ -48,7 +48,6 @@ const ClassDescription& RateSchedule::class_description() {
                     [](const RateSchedule& self, std::int64_t step) { return self(step); },
                     "The rate of a step. Errors: ValueError for a step below 0.",
                     {{"step", "Counted from 0."}})
-          .by_position(1)
           .not_copied()
           .repr(&RateSchedule::text);
   return description;

@@ -191,7 +191,6 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
                 std::any()},
                {"precision", "The precision of products and activations.", Precision::kFloat32},
                {"memory_limit", "In bytes; None: no limit.", std::any()}})
-      .by_position(0)
       .may_wait()
       .action("link", link<T>,
               "Joins graphs that share tensors: what one computes and another one reads passes "
