@@ -222,6 +222,53 @@ def check_batch(case, device):
         assert_near(result.astype(np.float64), expected, BOUNDS["float32"] * case.slack)
 
 
+def steps_of_rows(case, device, dtype, batches, options):
+    """Losses, gradients of the sources, and what the parameters are after steps of so many rows."""
+    graph = tg.MLCGraph()
+    sources = [empty(a.shape, dtype) for a in case.sources]
+    parameters = [tensor(p, dtype) for p in case.parameters]
+    result = case.node(graph, sources, parameters)
+    label = empty(case.trained.shape, dtype)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.01),
+    )
+    inputs = {f"source {k}": t for k, t in enumerate(sources)}
+    training.add_inputs(inputs, loss_labels={"label": label})
+    training.compile(options=options, device=device)
+    found = []
+    for batch in batches:
+        arrays = {n: a[:batch].astype(dtype) for n, a in zip(inputs, case.sources, strict=True)}
+        loss = training.execute_forward(
+            inputs_data=arrays,
+            loss_labels_data={"label": case.target[:batch].astype(dtype)},
+            options="synchronous",
+        ).result
+        training.execute_gradient(options="synchronous")
+        gradients = []
+        for source in sources:
+            values = np.zeros((batch, *source.descriptor.shape[1:]), dtype)
+            training.gradient_tensor(source).copy_data_from_device_memory(values)
+            gradients.append(values)
+        training.execute_optimizer_update(options="synchronous")
+        training.synchronize_updates()
+        found += [loss, np.array(result.data), *gradients, *training.state().values()]
+    return found
+
+
+def check_any_batch(case, device, dtype, bound):
+    """Steps in a program for more rows against those in programs for these rows."""
+    every = tg.MLCGraphCompilationOptions.COMPUTE_ALL_GRADIENTS
+    shared = every | tg.MLCGraphCompilationOptions.ANY_BATCH_SIZE
+    full = case.sources[0].shape[0]
+    batches = (full - 1, full, 1) if full > 1 else (1,)
+    got, expected = (steps_of_rows(case, device, dtype, batches, o) for o in (shared, every))
+    for mine, theirs in zip(got, expected, strict=True):
+        assert np.shape(mine) == np.shape(theirs)
+        np.testing.assert_allclose(mine, theirs, rtol=bound, atol=bound * np.abs(theirs).max())
+
+
 def checks(cases):
     """The five tests over a list of cases."""
 
@@ -251,6 +298,8 @@ def checks(cases):
     @everywhere
     def test_batch(case, device):
         check_batch(case, device)
+        check_any_batch(case, device, "float64", 1e-10)
+        check_any_batch(case, device, "float32", 10 * BOUNDS["float32"] * case.slack)
 
     return test_forward, test_gradient, test_backends, test_same_bits, test_batch
 

@@ -207,6 +207,7 @@ struct ModelOptions {
   bool weights = false;            // whether 'w' weights each value of the loss
   std::int64_t batch_size = 32;
   Device device = Device::any();
+  bool any_batch_size = false;  // whether smaller batches run in the same program
 };
 // A graph of the blocks with input 'x' and labels 'y', compiled. Labels have the prediction's
 // shape, or are int32 classes for softmax cross entropy.
@@ -223,6 +224,7 @@ struct NetworkOptions {
   bool weights = false;
   std::int64_t batch_size = 32;
   Device device = Device::any();
+  bool any_batch_size = false;  // whether smaller batches run in the same program
 };
 // The same of values. Inputs without names are 'x', or 'x0', 'x1', … of several; a label is 'y'.
 // Outputs after the first are declared as 'output1', 'output2', ….

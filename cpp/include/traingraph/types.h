@@ -51,6 +51,9 @@ enum class CompilationOptions : unsigned {
   kDisableLayerFusion = 2,
   kLinkGraphs = 4,
   kComputeAllGradients = 8,
+  // An addition of this library: calls with fewer rows than the declared batch run in a program of
+  // that size. They compile nothing, and take about as long as whole ones.
+  kAnyBatchSize = 256,
 };
 
 // What a compiled graph computes in, an addition of this library. kFloat32 is exact. kTf32 lets

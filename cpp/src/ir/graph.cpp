@@ -16,8 +16,10 @@ constexpr const char* kOpNames[] = {
 };
 constexpr const char* kPhaseNames[] = {"forward", "gradient", "update"};
 constexpr const char* kStepInputNames[kStepInputCount] = {
-    "learning_rate", "corrected_learning_rate", "counter", "own_counter", "accumulates",
-    "first_row"};
+    "learning_rate", "corrected_learning_rate",
+    "counter",       "own_counter",
+    "accumulates",   "first_row",
+    "rows",          "row_share"};
 
 // Each value passes here, so that no pass or kernel meets extents of which the bytes are no number.
 void expect_possible(const Graph& graph, const Type& type, const std::string& what) {

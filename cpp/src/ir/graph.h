@@ -47,13 +47,15 @@ enum class StepInput : std::uint8_t {
   own_counter,              // the same, but another number for each of them
   accumulates,              // 1: this micro-batch adds to the sum of gradients; 0: it starts one
   first_row,                // of this micro-batch in its group
+  rows,                     // that the call has brought, of those that the program has
+  row_share,                // 1 / rows
 };
-inline constexpr int kStepInputCount = 6;
+inline constexpr int kStepInputCount = 8;
 const char* name(StepInput input);
 // Whether it is an int64 number.
 constexpr bool counts(StepInput input) {
   return input == StepInput::counter || input == StepInput::own_counter ||
-         input == StepInput::first_row;
+         input == StepInput::first_row || input == StepInput::rows;
 }
 
 struct Value {

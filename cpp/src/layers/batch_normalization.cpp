@@ -7,6 +7,7 @@
 
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
+#include "layers/real_rows.h"
 
 namespace traingraph {
 namespace {
@@ -14,6 +15,41 @@ namespace {
 using ir::ValueId;
 
 constexpr const char* kBatchNorm = "BatchNormalization";
+
+// The batch_norm's kernel would count every row: the same as ops that count those of the call.
+struct Normalized {
+  ValueId y, mean, variance;  // of x's shape, (C) and (C)
+};
+
+// x (N, C, …), gamma (C), beta (C)
+Normalized by_real_rows(Emitter& e, ValueId gamma, ValueId beta, double epsilon) {
+  const ValueId x = e.sources[0];
+  const ir::Type type = e.type(0);
+  Shape beside(type.shape.size(), 1);
+  beside[1] = type.shape[1];
+  const Shape per_channel{type.shape[1]};
+  std::vector<int> axes{0};
+  for (int axis = 2; axis < type.rank(); ++axis) axes.push_back(axis);
+  const double count = static_cast<double>(type.elements()) / static_cast<double>(type.shape[1]);
+  const auto mean_of = [&](ValueId values) {
+    const ValueId rows = real_rows(e.lowering, values);
+    const ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, rows, axes);
+    return mean_of_rows(e.lowering, sum, type, 1, count);
+  };
+  const ValueId mean = mean_of(x);
+  const ValueId apart = ops::binary(e.graph, ir::Scalar::subtract, x, mean);
+  const ValueId variance = mean_of(ops::unary(e.graph, ir::Scalar::square, apart));
+  ir::ScalarList scale{2, {}, {}};
+  const int above = scale.add(ir::Scalar::affine, 0, -1, 1, epsilon);
+  scale.results = {scale.add(ir::Scalar::multiply, scale.add(ir::Scalar::rsqrt, above), 1)};
+  const ValueId factor = ops::elementwise(e.graph, std::move(scale),
+                                          {variance, ops::reshape(e.graph, gamma, beside)})[0];
+  ir::ScalarList apply{3, {{ir::Scalar::multiply, 0, 1, 0, 0}, {ir::Scalar::add, 3, 2, 0, 0}}, {4}};
+  const ValueId y = ops::elementwise(e.graph, std::move(apply),
+                                     {apart, factor, ops::reshape(e.graph, beta, beside)})[0];
+  return {y, ops::reshape(e.graph, mean, per_channel),
+          ops::reshape(e.graph, variance, per_channel)};
+}
 
 TensorPtr own(std::int64_t channels, double value) {
   return Tensor::filled(TensorDescriptor({1, channels, 1, 1}), value);
@@ -75,17 +111,24 @@ void BatchNormalization::emit(Emitter& e) const {
     if (p.tensor != nullptr) return e.parameter(p.tensor, per_channel);
     return ops::filled(e.graph, ir::Type{e.type(0).data_type, per_channel, false}, fill);
   };
-  ir::BatchNormAttributes attributes;
-  attributes.epsilon = static_cast<double>(variance_epsilon_);
+  const auto epsilon = static_cast<double>(variance_epsilon_);
+  const auto momentum = static_cast<double>(momentum_);
   const ValueId gamma = parameter_or(gamma_, 1);
   const ValueId beta = parameter_or(beta_, 0);
+  const auto finish = [&](const Normalized& found) {
+    normalization::move_running(e, mean_, found.mean, momentum);
+    normalization::move_running(e, variance_, found.variance, momentum);
+    e.result(found.y);
+  };
+  if (e.lowering.takes_fewer_rows && e.type(0).batched) {
+    return finish(by_real_rows(e, gamma, beta, epsilon));
+  }
+  ir::BatchNormAttributes attributes;
+  attributes.epsilon = epsilon;
   const ir::NodeId node =
       ops::apply(e.graph, ir::Op::batch_norm, std::move(attributes), {e.sources[0], gamma, beta});
   const std::vector<ValueId> results = e.graph.node(node).outputs;
-  const double momentum = static_cast<double>(momentum_);
-  normalization::move_running(e, mean_, results[1], momentum);
-  normalization::move_running(e, variance_, results[3], momentum);
-  e.result(results[0]);
+  finish({results[0], results[1], results[3]});
 }
 
 const ClassDescription& BatchNormalization::class_description() {

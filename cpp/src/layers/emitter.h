@@ -25,8 +25,12 @@ struct Lowering {
   std::int64_t batch = 0;
   // Several forward passes make one step; each needs to know its rows among all of them.
   bool micro_batched = false;
-  std::uint64_t random_seed = 0;      // of the graph; every layer derives its own
-  std::vector<TensorPtr> parameters;  // by slot
+  // A call may bring fewer rows than the batch: see layers/real_rows.h.
+  bool takes_fewer_rows = false;
+  std::map<std::int64_t, ir::ValueId> real_rows;  // by extent: 1 where a row is the call's, else 0
+  std::set<ir::ValueId> zeroed;                   // zeros in the other rows
+  std::uint64_t random_seed = 0;                  // of the graph; every layer derives its own
+  std::vector<TensorPtr> parameters;              // by slot
   std::map<const Tensor*, ir::ValueId> parameter_values;
   // What those have become that a layer changes before it, and all behind it, read them.
   std::map<const Tensor*, ir::ValueId> replaced;

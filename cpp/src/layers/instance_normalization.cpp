@@ -7,6 +7,7 @@
 
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
+#include "layers/real_rows.h"
 
 namespace traingraph {
 namespace {
@@ -66,9 +67,10 @@ void InstanceNormalization::emit(Emitter& e) const {
       ops::apply(e.graph, ir::Op::row_norm, ir::RowNormAttributes{2, epsilon}, {rows});
   const std::vector<ir::ValueId> results = e.graph.node(node).outputs;
   const auto move = [&](const TensorPtr& running, ir::ValueId statistics) {
-    const ir::ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, statistics, {0});
-    const ir::ValueId mean =
-        ops::unary(e.graph, ir::Scalar::scale, sum, 1 / static_cast<double>(samples));
+    const ir::Type summed = e.graph.type(statistics);
+    const ir::ValueId sum =
+        ops::reduce(e.graph, ir::ReduceKind::sum, real_rows(e.lowering, statistics), {0});
+    const ir::ValueId mean = mean_of_rows(e.lowering, sum, summed, 1, static_cast<double>(samples));
     normalization::move_running(e, running, ops::reshape(e.graph, mean, {channels_}),
                                 static_cast<double>(momentum_));
   };

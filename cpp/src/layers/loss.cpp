@@ -6,6 +6,7 @@
 #include "layers/checks.h"
 #include "layers/loss_sources.h"
 #include "layers/loss_terms.h"
+#include "layers/real_rows.h"
 
 namespace traingraph {
 
@@ -276,23 +277,28 @@ void Loss::emit(Emitter& e) const {
     values = ops::binary(e.graph, Scalar::mask, values, weights.per_value);
   }
 
-  double factor = static_cast<double>(d.weight);
-  if (d.reduction == ReductionType::kMean) {
-    factor /= static_cast<double>(e.graph.type(values).elements());
-  }
+  const auto factor = static_cast<double>(d.weight);
+  const ir::Type summed = e.graph.type(values);
   if (d.reduction != ReductionType::kNone) {
-    values = ops::reduce_all(e.graph, ir::ReduceKind::sum, values);
+    values = ops::reduce_all(e.graph, ir::ReduceKind::sum, real_rows(e.lowering, values));
   }
-  if (factor != 1) values = ops::unary(e.graph, Scalar::scale, values, factor);
+  if (d.reduction == ReductionType::kMean) {
+    const auto count = static_cast<double>(summed.elements());
+    values = mean_of_rows(e.lowering, values, summed, factor, count);
+  } else if (factor != 1) {
+    values = ops::unary(e.graph, Scalar::scale, values, factor);
+  }
   e.result(values);
 }
 
 void ExpressionLoss::emit(Emitter& e) const {
   e.expect_sources(1, 1);
   expect_floating(e, 0, "a value");
-  const double share = 1 / static_cast<double>(e.type(0).elements());
-  const ValueId sum = ops::reduce_all(e.graph, ir::ReduceKind::sum, e.sources[0]);
-  e.result(share == 1 ? sum : ops::unary(e.graph, Scalar::scale, sum, share));
+  const ir::Type summed = e.type(0);
+  const ValueId sum =
+      ops::reduce_all(e.graph, ir::ReduceKind::sum, real_rows(e.lowering, e.sources[0]));
+  const auto count = static_cast<double>(summed.elements());
+  e.result(mean_of_rows(e.lowering, sum, summed, 1, count));
 }
 
 }  // namespace traingraph

@@ -8,6 +8,7 @@
 #include "ir/extents.h"
 #include "ir/number_text.h"
 #include "layers/checks.h"
+#include "layers/real_rows.h"
 
 namespace traingraph {
 namespace {
@@ -103,7 +104,11 @@ void Reduction::emit(Emitter& e) const {
   std::vector<int> axes(dimensions_.begin(), dimensions_.end());
   std::sort(axes.begin(), axes.end());
   ir::ValueId x = e.sources[0];
-  const auto sum = [&] { return ops::reduce(e.graph, ir::ReduceKind::sum, x, axes); };
+  const bool over_rows = axes.front() == 0;
+  const auto sum = [&] {
+    const ir::ValueId summed = over_rows ? real_rows(e.lowering, x) : x;
+    return ops::reduce(e.graph, ir::ReduceKind::sum, summed, axes);
+  };
   switch (reduction_type_) {
     case ReductionType::kSum:
       return e.result(sum());
@@ -111,6 +116,7 @@ void Reduction::emit(Emitter& e) const {
       double count = 1;
       for (int axis : axes)
         count *= static_cast<double>(type.shape[static_cast<std::size_t>(axis)]);
+      if (over_rows) return e.result(mean_of_rows(e.lowering, sum(), type, 1, count));
       return e.result(ops::unary(e.graph, ir::Scalar::scale, sum(), 1 / count));
     }
     case ReductionType::kL1Norm:

@@ -147,7 +147,9 @@ class Network {
     training->add_inputs(inputs_, labels_, weights_);
     if (!drawing_.stopped.empty()) training->stop_gradient(drawing_.stopped);
     declare_outputs(*training);
-    training->compile(CompilationOptions::kNone, options_.device);
+    training->compile(
+        options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
+        options_.device);
     return training;
   }
 
@@ -257,7 +259,8 @@ std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptio
                          .labels = options.labels,
                          .weights = options.weights,
                          .batch_size = options.batch_size,
-                         .device = options.device};
+                         .device = options.device,
+                         .any_batch_size = options.any_batch_size};
   std::visit([&](const auto& loss) { network.loss = loss; }, options.loss);
   return model(network);
 }

@@ -48,7 +48,8 @@ const std::vector<EnumRow>& enum_table() {
       {"MLCGradientClippingType", false, "The kind of clipping of gradients.",
        "BY_VALUE: By Value, BY_NORM: By Norm, BY_GLOBAL_NORM: By Global Norm"},
       {"MLCGraphCompilationOptions", true, "How a graph is compiled; joined by |.",
-       "NONE, DEBUG_LAYERS, DISABLE_LAYER_FUSION, LINK_GRAPHS = 4, COMPUTE_ALL_GRADIENTS = 8"},
+       "NONE, DEBUG_LAYERS, DISABLE_LAYER_FUSION, LINK_GRAPHS = 4, COMPUTE_ALL_GRADIENTS = 8, "
+       "ANY_BATCH_SIZE = 256"},
       {"MLCLSTMResultMode", false, "What an LSTM layer returns.",
        "OUTPUT: Output, OUTPUT_AND_STATES: Output and States"},
       {"MLCLossType", false, "The function of a loss layer.",

@@ -263,6 +263,7 @@ void read_training(Options& options, const Arguments& given) {
   options.weights = given.get<bool>("weights");
   options.batch_size = given.get<Count>("batch_size");
   options.device = given.get<Device>("device");
+  options.any_batch_size = given.get<bool>("any_batch_size");
 }
 
 // One, or several.
@@ -325,7 +326,7 @@ void bind_networks(py::module_& module) {
   const std::string training =
       "loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer | str = 'adam', "
       "labels: str = 'classes', weights: bool = False, batch_size: int = 32, device: MLCDevice | "
-      "str = 'any'";
+      "str = 'any', any_batch_size: bool = False";
   def_function(
       module, "model", "MLCTrainingGraph",
       {layers +
@@ -337,7 +338,9 @@ void bind_networks(py::module_& module) {
       "A graph of these layers with input 'x' and labels 'y', compiled; or of what the outputs are "
       "made of. Shapes: x is (batch_size, *input); y is the prediction's, or for softmax cross "
       "entropy its classes, (batch_size), unless labels is 'one_hot'; with weights 'w' has one "
-      "number for each value of the loss. A loss that is a Value is trained on by the mean of its "
+      "number for each value of the loss. With any_batch_size smaller batches compile nothing: see "
+      "MLCGraphCompilationOptions.ANY_BATCH_SIZE. A loss that is a Value is trained on by the mean "
+      "of its "
       "elements; nn.Input values that it alone reads are labels. The first output is the "
       "prediction, others are declared as 'output1', 'output2', …. Types: input_type None is int32 "
       "before an embedding, else float32; classes are int32. Errors: ValueError that lists the "

@@ -29,6 +29,34 @@ std::shared_ptr<std::byte> memory_for_copy(std::vector<HostCopy>& copies, const 
   return copies.back().memory;
 }
 
+// On the host. Stays for the next call with fewer rows.
+std::shared_ptr<std::byte> memory_to_fill(std::vector<HostCopy>& filled, const Backend& backend,
+                                          std::size_t bytes) {
+  for (const HostCopy& copy : filled) {
+    if (copy.memory.use_count() == 1 && copy.bytes >= bytes) return copy.memory;
+  }
+  std::shared_ptr<std::byte> memory;
+  if (uses_host_memory(backend)) {
+    memory = backend.allocate(bytes);
+  } else {
+    memory.reset(new std::byte[bytes], std::default_delete<std::byte[]>());
+  }
+  filled.push_back({std::move(memory), bytes});
+  return filled.back().memory;
+}
+
+// Fills up `wanted` bytes, of which `bytes` are there, in steps that double.
+template <class Copy>
+void repeat_last_row(std::byte* first, std::size_t bytes, std::size_t wanted, std::size_t row_bytes,
+                     const Copy& copy) {
+  const std::byte* const last = first + bytes - row_bytes;
+  for (std::size_t known = row_bytes; bytes < wanted; known *= 2) {
+    const std::size_t more = std::min(known, wanted - bytes);
+    copy(first + bytes, last, more);
+    bytes += more;
+  }
+}
+
 }  // namespace
 
 void reserve(DeviceSlot& slot, const Backend& backend, std::size_t bytes) {
@@ -62,11 +90,30 @@ TensorData copy_of(const TensorData& data, const ir::Type& type, const Backend& 
   return copy;
 }
 
+void fill(BoundArray& array, const ir::Type& type, const ir::Type& whole, const Backend& backend,
+          std::vector<HostCopy>& filled) {
+  const std::size_t bytes = ir::storage_bytes(type, {}), wanted = ir::storage_bytes(whole, {});
+  const std::size_t row_bytes = bytes / static_cast<std::size_t>(type.shape[0]);
+  if (array.on_device) {
+    array.bytes = bytes;
+    array.wanted = wanted;
+    array.row_bytes = row_bytes;
+    return;
+  }
+  if (!backend.traits().computes) return;
+  const std::shared_ptr<std::byte> memory = memory_to_fill(filled, backend, wanted);
+  std::memcpy(memory.get(), array.address, bytes);
+  repeat_last_row(memory.get(), bytes, wanted, row_bytes, std::memcpy);
+  array.address = memory.get();
+  array.owner = memory;
+}
+
 std::byte* placed(const BoundArray& array, const Backend& backend, bool apart) {
   if (array.slot == nullptr) return array.address;
   DeviceSlot& slot = *array.slot;
-  if (array.address == slot.memory.get()) return array.address;
-  const bool in_place = array.on_device && array.rows.places == nullptr;
+  const bool is_whole = array.wanted == 0;
+  if (is_whole && array.address == slot.memory.get()) return array.address;
+  const bool in_place = array.on_device && array.rows.places == nullptr && is_whole;
   if (in_place) {
     if (array.lasting) slot.copies = false;
     const bool same = array.lasting || slot.foreign == nullptr || slot.foreign == array.address;
@@ -87,6 +134,12 @@ std::byte* placed(const BoundArray& array, const Backend& backend, bool apart) {
     copy_memory(backend, slot.memory.get(), array.address, array.bytes);
   } else {
     write_memory(backend, slot.memory.get(), array.address, array.bytes);
+  }
+  if (!is_whole) {
+    repeat_last_row(slot.memory.get(), array.bytes, array.wanted, array.row_bytes,
+                    [&](std::byte* to, const std::byte* from, std::size_t bytes) {
+                      copy_memory(backend, to, from, bytes);
+                    });
   }
   slot.version = array.version;
   return slot.memory.get();

@@ -55,6 +55,7 @@ struct InputData {
   std::uint64_t writes = 0;  // after so many TensorState::writes
   DeviceSlot slot;           // without memory where the host's arrays are used in place
   std::vector<HostCopy> copies;
+  std::vector<HostCopy> filled;  // on the host: whole batches of calls with fewer rows
 };
 
 // Where a bound value's bytes are, and what keeps them there.
@@ -69,6 +70,8 @@ struct BoundArray {
   bool on_device = false;  // whether the bytes are in the device's memory
   bool lasting = false;    // whether the address is to be used again
   ChosenRows rows = {};
+  std::size_t wanted = 0;  // bytes of the program's value where that has more rows, else 0
+  std::size_t row_bytes = 0;
 };
 
 // Makes the slot large enough for what the caller gives its tensor; does nothing where the host's
@@ -77,6 +80,10 @@ void reserve(DeviceSlot& slot, const Backend& backend, std::size_t bytes);
 // A copy of data that the caller may change. What it replaces has been dropped.
 TensorData copy_of(const TensorData& data, const ir::Type& type, const Backend& backend,
                    std::vector<HostCopy>& copies);
+// Of an array of this type, with fewer rows than the program's value, makes one with as many: the
+// last row is repeated.
+void fill(BoundArray& array, const ir::Type& type, const ir::Type& whole, const Backend& backend,
+          std::vector<HostCopy>& filled);
 // Drops copies that nothing reads any more.
 void drop_unread(std::vector<HostCopy>& copies);
 // Where the array is for the run, after copying it there unless it is there. `apart`: nothing else

@@ -10,9 +10,11 @@
 
 #include "graph/lowering/fold_constants.h"
 #include "graph/lowering/integer_ranges.h"
+#include "graph/lowering/meeting_rows.h"
 #include "graph/lowering/micro_batch_draws.h"
 #include "graph/lowering/training_lowering.h"
 #include "graph/state/link_set.h"
+#include "layers/real_rows.h"
 #include "runtime/foreign_streams.h"
 #include "runtime/memory/parameter_store.h"
 #include "runtime/threads/interruption.h"
@@ -30,7 +32,9 @@ bool has_data(TensorState& state) {
 
 class Writer {
  public:
-  Writer(const GraphState& state, std::int64_t batch, Mode mode) : state_(state), mode_(mode) {
+  Writer(const GraphState& state, std::int64_t batch, Mode mode, bool fewer = false)
+      : state_(state), mode_(mode) {
+    out_.lowering.takes_fewer_rows = fewer;
     out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
@@ -83,10 +87,15 @@ class Writer {
     mark_readable();
     if (out_.lowering.training && out_.lowering.micro_batched) draw_by_micro_batch(out_.lowering);
     add_index_checks(out_, runs_on_gpu());
+    if (out_.lowering.takes_fewer_rows) {
+      out_.meeting = where_rows_meet(out_.lowering);
+      if (!out_.meeting.empty()) return std::move(out_);
+    }
     if (out_.lowering.training) add_training(state_, nodes_, out_);
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
+    out_.counts_rows = !out_.lowering.real_rows.empty();
     find_integer_ranges(out_);
     if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
@@ -257,7 +266,8 @@ class Writer {
     ValueId sum = kNone;
     for (const LoweredGraph::End& end : out_.ends) {
       graph().value(end.value).keep = true;
-      const ValueId one = ops::reduce_all(graph(), ir::ReduceKind::sum, end.value);
+      const ValueId rows = real_rows(out_.lowering, end.value);
+      const ValueId one = ops::reduce_all(graph(), ir::ReduceKind::sum, rows);
       sum = sum == kNone ? one : ops::binary(graph(), ir::Scalar::add, sum, one);
     }
     out_.result_tensor = Tensor::create(TensorDescriptor({1}, graph().type(sum).data_type));
@@ -416,7 +426,7 @@ std::int64_t declared_batch(const GraphState& state) {
   return batch;
 }
 
-LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode) {
+LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode, bool fewer) {
   const std::int64_t declared = declared_batch(state);
   const bool is_other = batch != 0 && batch != declared;
   const auto refuse_fixed = [&](const LoweredGraph& lowered) {
@@ -426,7 +436,7 @@ LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode) {
                           layer + " fixes, but got " + std::to_string(batch));
   };
   try {
-    LoweredGraph lowered = Writer(state, batch, mode).write();
+    LoweredGraph lowered = Writer(state, batch, mode, fewer).write();
     refuse_fixed(lowered);
     return lowered;
   } catch (const ShapeError&) {

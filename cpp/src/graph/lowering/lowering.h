@@ -81,14 +81,17 @@ struct LoweredGraph {
   std::vector<Slot> slots;
   std::vector<IndexCheck> index_checks;
   ir::ValueId outside = ir::kNone;  // what they have found (ops/indexing.cpp); kNone: no checks
+  std::string meeting;              // where_rows_meet() of a program that takes fewer rows
+  bool counts_rows = false;         // whether it computes otherwise for fewer rows
 };
 
 // prediction is inference without losses, which needs no labels.
 enum class Mode { training, inference, prediction };
 
 // batch 0: the tensors' own. Raises typed errors that name layer and tensor; also where a layer
-// allows for the declared batch alone.
-LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode);
+// allows for the declared batch alone. `fewer`: for calls with up to so many rows; where such a
+// program cannot be (LoweredGraph::meeting), the result is the forward part alone.
+LoweredGraph lower(const GraphState& state, std::int64_t batch, Mode mode, bool fewer = false);
 
 // Whether a loss among the layers compares with something that nobody declared or computes.
 bool lacks_labels(const GraphState& state);

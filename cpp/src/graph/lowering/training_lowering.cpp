@@ -8,6 +8,7 @@
 
 #include "graph/lowering/loss_scaling.h"
 #include "graph/state/link_set.h"
+#include "layers/real_rows.h"
 #include "ops/emit.h"
 #include "optimizers/update_emitter.h"
 
@@ -141,11 +142,13 @@ class TrainingWriter {
     for (const LoweredGraph::End& end : out_.ends) {
       // A group of micro-batches gives the mean over all of its rows.
       const double start = end.is_mean ? 1.0 / state_.micro_batches : 1.0;
-      seeds.push_back({end.value, ops::filled(graph(), graph().type(end.value), start)});
+      const ValueId seed = ops::filled(graph(), graph().type(end.value), start);
+      seeds.push_back({end.value, real_rows(out_.lowering, seed)});
     }
     for (const GradientHandle& handle : state_.user_gradients) {
       const ValueId value = out_.tensors.at(handle.of.get());
-      seeds.push_back({value, bind_gradient(handle, value, BoundSlot::From::user_gradient)});
+      const ValueId given = bind_gradient(handle, value, BoundSlot::From::user_gradient);
+      seeds.push_back({value, real_rows(out_.lowering, given)});
     }
     add_linked_seeds(seeds);
     scaling_ = LossScaling::make(state_, out_);

@@ -77,10 +77,14 @@ void settle_layouts(const CompiledGraph& graph) {
 }  // namespace
 
 CompiledPtr compile(const GraphState& state, const Backend& backend,
-                    const std::shared_ptr<Stream>& stream, std::int64_t batch, Mode mode) {
-  LoweredGraph lowered = lower(state, batch, mode);
+                    const std::shared_ptr<Stream>& stream, std::int64_t batch, Mode mode,
+                    bool fewer) {
+  LoweredGraph lowered = lower(state, batch, mode, fewer);
+  if (!lowered.meeting.empty()) return nullptr;
   auto out = std::make_shared<CompiledGraph>();
   out->batch = batch;
+  out->takes_fewer = fewer;
+  out->counts_rows = lowered.counts_rows;
   out->mode = mode;
   out->threads = Platform::thread_count();
   out->clips = clips_gradients(state);

@@ -2,7 +2,9 @@
 #include "graph/program/compiled_graph.h"
 
 #include <algorithm>
+#include <cstring>
 
+#include "runtime/device_memory.h"
 #include "runtime/memory/transfer.h"
 
 namespace traingraph {
@@ -37,6 +39,12 @@ ValueId CompiledGraph::counterpart(const CompiledGraph& other, ValueId value) co
     }
   }
   return other.result == value ? result : kNone;
+}
+
+ir::Type CompiledGraph::type(ValueId value, std::int64_t rows) const {
+  ir::Type result = program->graph.type(value);
+  if (rows != batch && result.batched) result.shape[0] = result.shape[0] / batch * rows;
+  return result;
 }
 
 void CompiledGraph::list(MemoryPlan& plan) const {
@@ -100,31 +108,58 @@ bool clips_gradients(const GraphState& state) {
   return state.optimizer != nullptr && state.optimizer->applies_gradient_clipping();
 }
 
-TensorData host_array(const ir::Type& type) {
+TensorData host_array(ir::Type type) {
   TensorData data;
   const std::size_t bytes = ir::storage_bytes(type, {});
   const auto memory = std::make_shared<std::byte[]>(bytes);
   data.bytes = memory.get();
   data.length = bytes;
   data.data_type = type.data_type;
-  data.shape = type.shape;
+  data.shape = std::move(type.shape);
   data.owner = std::shared_ptr<const void>(memory, memory.get());
   return data;
 }
 
-TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value) {
-  TensorData data = host_array(graph.program->graph.type(value));
-  copy_out(backend, graph, run, value, data);
+namespace {
+
+// Whether the first rows are the first bytes.
+bool rows_lie_first(const ir::Layout& layout) {
+  const auto splits_rows = [](const ir::Layout::Block& block) { return block.axis == 0; };
+  return (layout.order.empty() || layout.order[0] == 0) &&
+         std::ranges::none_of(layout.blocks, splits_rows);
+}
+
+}  // namespace
+
+TensorData copy_out(const Backend& backend, const LeftValue& left) {
+  TensorData data = host_array(left.graph.type(left.value, left.rows));
+  copy_out(backend, left, data);
   return data;
 }
 
-void copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value,
-              const TensorData& to) {
-  const ir::Value& v = graph.program->graph.value(value);
-  const std::byte* from = graph.program->address(run, value);
+void copy_out(const Backend& backend, const LeftValue& left, const TensorData& to) {
+  const ir::Value& v = left.graph.program->graph.value(left.value);
+  const std::byte* from = left.graph.program->address(left.run, left.value);
   // Without memory behind the plan an address is an offset.
   if (from == nullptr || !backend.traits().computes) return;
-  download(backend, v.type, v.layout, from, static_cast<std::byte*>(to.bytes));
+  if (left.is_whole()) return download(backend, v.type, v.layout, from, to.bytes);
+  const ir::Type type = left.graph.type(left.value, left.rows);
+  if (rows_lie_first(v.layout)) return download(backend, type, v.layout, from, to.bytes);
+  const TensorData all = host_array(v.type);
+  download(backend, v.type, v.layout, from, all.bytes);
+  std::memcpy(to.bytes, all.bytes, ir::storage_bytes(type, {}));
+}
+
+void copy_within(const Backend& backend, const LeftValue& left, std::byte* to) {
+  const ir::Value& v = left.graph.program->graph.value(left.value);
+  const std::byte* from = left.graph.program->address(left.run, left.value);
+  if (left.is_whole()) return convert(backend, v.type, v.layout, from, {}, to);
+  const ir::Type type = left.graph.type(left.value, left.rows);
+  if (rows_lie_first(v.layout)) return convert(backend, type, v.layout, from, {}, to);
+  const std::shared_ptr<std::byte> all = backend.allocate(ir::storage_bytes(v.type, {}));
+  convert(backend, v.type, v.layout, from, {}, all.get());
+  copy_memory(backend, to, all.get(), ir::storage_bytes(type, {}));
+  finish_work(backend);  // before the memory goes
 }
 
 }  // namespace traingraph

@@ -20,6 +20,8 @@ namespace traingraph {
 
 struct CompiledGraph {
   std::int64_t batch = 0;
+  bool takes_fewer = false;  // whether calls may bring fewer rows
+  bool counts_rows = false;  // whether it is another program for that
   Mode mode = Mode::training;
   int threads = 0;
   bool clips = false;             // whether gradients are clipped
@@ -63,6 +65,8 @@ struct CompiledGraph {
   bool lies_where_parameters_do() const;
   // What here stands for a value of another program over the same graph, batch and mode.
   ir::ValueId counterpart(const CompiledGraph& other, ir::ValueId value) const;
+  // The type of a value in a run over so many rows.
+  ir::Type type(ir::ValueId value, std::int64_t rows) const;
   // Adds an entry for each parameter, bound array, value and workspace.
   void list(MemoryPlan& plan) const;
 };
@@ -73,6 +77,7 @@ using CompiledPtr = std::shared_ptr<CompiledGraph>;
 struct Passes {
   CompiledPtr forward;
   CompiledPtr gradient;
+  std::int64_t rows = 0;  // of the forward pass and what goes on from it
 
   // What a gradient or update pass goes on from.
   const CompiledPtr& before(Run run) const { return run == Run::gradient ? forward : gradient; }
@@ -85,15 +90,26 @@ struct Passes {
 bool clips_gradients(const GraphState& state);
 
 // Compiles a graph for one batch size and mode; places its parameters and settles their layouts.
+// `fewer`: for up to so many rows; null where rows meet in it (LoweredGraph::meeting).
 // Call while holding `stream`, which becomes one with those of parameters and linked graphs.
 CompiledPtr compile(const GraphState& state, const Backend& backend,
-                    const std::shared_ptr<Stream>& stream, std::int64_t batch, Mode mode);
+                    const std::shared_ptr<Stream>& stream, std::int64_t batch, Mode mode,
+                    bool fewer = false);
 
 // Zeroed host memory for a dense array of this type.
-TensorData host_array(const ir::Type& type);
-// What a run has left as this value; into memory of host_array(), which has been there before.
-TensorData copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ir::ValueId value);
-void copy_out(const Backend& backend, const CompiledGraph& graph, Run run, ir::ValueId value,
-              const TensorData& to);
+TensorData host_array(ir::Type type);
+// A value that a run over so many rows has left.
+struct LeftValue {
+  const CompiledGraph& graph;
+  Run run;
+  ir::ValueId value;
+  std::int64_t rows;
+  bool is_whole() const { return rows == graph.batch; }
+};
+// Its copy on the host; into memory of host_array(), which has been there before; or into memory of
+// the backend.
+TensorData copy_out(const Backend& backend, const LeftValue& left);
+void copy_out(const Backend& backend, const LeftValue& left, const TensorData& to);
+void copy_within(const Backend& backend, const LeftValue& left, std::byte* to);
 
 }  // namespace traingraph

@@ -16,16 +16,21 @@ namespace traingraph {
 using ir::kNone;
 using ir::ValueId;
 
-CompiledPtr ProgramCache::find(std::int64_t batch, Mode mode) {
+// What computes fewer rows as it computes all serves both.
+CompiledPtr ProgramCache::find(std::int64_t batch, Mode mode, bool fewer) {
   return programs_.find([&](const CompiledGraph& known) {
-    return known.batch == batch && known.mode == mode && known.is_current(graph_);
+    const bool fits = fewer ? known.takes_fewer : !known.counts_rows;
+    return fits && known.batch == batch && known.mode == mode && known.is_current(graph_);
   });
 }
 
 const CompiledGraph* ProgramCache::largest(Mode mode) const {
   const CompiledGraph* found = nullptr;
   for (const CompiledPtr& one : programs_) {
-    if (one->mode == mode && (found == nullptr || one->batch > found->batch)) found = one.get();
+    if (one->mode != mode) continue;
+    const bool is_larger = found == nullptr || one->batch > found->batch ||
+                           (one->batch == found->batch && found->counts_rows);
+    if (is_larger) found = one.get();
   }
   return found;
 }
@@ -33,7 +38,8 @@ const CompiledGraph* ProgramCache::largest(Mode mode) const {
 CompiledPtr ProgramCache::add(const CompiledPtr& graph) {
   CompiledPtr replaced;
   const auto old = std::find_if(programs_.begin(), programs_.end(), [&](const CompiledPtr& known) {
-    return known->batch == graph->batch && known->mode == graph->mode;
+    return known->batch == graph->batch && known->mode == graph->mode &&
+           known->takes_fewer == graph->takes_fewer;
   });
   if (old != programs_.end()) {
     replaced = *old;

@@ -25,7 +25,7 @@ class ProgramCache {
       : graph_(graph), backend_(backend), arena_(backend) {}
 
   // Null where there is none, or one that would now be compiled otherwise.
-  CompiledPtr find(std::int64_t batch, Mode mode);
+  CompiledPtr find(std::int64_t batch, Mode mode, bool fewer = false);
   // The one of this mode that has the largest batch; null where there is none.
   const CompiledGraph* largest(Mode mode) const;
   // Puts it first; returns the one whose place it takes, or null.

@@ -23,6 +23,12 @@ const BoundSlot* user_gradient(const CompiledGraph* program, const Tensor& tenso
   return nullptr;
 }
 
+// Of the job's rows, in `cut` where the program has more.
+const ir::Type& type_of(const Job& job, ir::ValueId value, ir::Type& cut) {
+  if (job.rows == job.graph->batch) return job.graph->program->graph.type(value);
+  return cut = job.graph->type(value, job.rows);
+}
+
 bool is_same(const TensorData& a, const TensorData& b) {
   return a.bytes == b.bytes && a.length == b.length && a.data_type == b.data_type &&
          a.shape == b.shape && a.writable == b.writable && a.gpu == b.gpu && a.owner == b.owner;
@@ -55,6 +61,9 @@ void BoundInputs::list(MemoryPlan& plan) const {
   };
   for (const auto& [tensor, input] : inputs_->data) {
     for (const HostCopy& copy : input.copies) add(*tensor, copy.bytes);
+    for (const HostCopy& copy : input.filled) {
+      if (uses_host_memory(backend_)) add(*tensor, copy.bytes);
+    }
     if (input.slot.capacity != 0) add(*tensor, input.slot.capacity);
   }
 }
@@ -93,7 +102,7 @@ void BoundInputs::copy(InputData& input, StoredData& stored, const ir::Type& typ
 }
 
 void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-                        const CompiledGraph* forward, const ProgramCache& programs) {
+                        const Passes& forward, const ProgramCache& programs) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(tensors, name);
     if (tensor == nullptr) {
@@ -102,8 +111,8 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     }
     const BoundSlot slot{name, *tensor, kNone, {}};
     ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
-    if (const BoundSlot* gradient = user_gradient(forward, **tensor)) {
-      type = forward->program->graph.type(gradient->value);
+    if (const BoundSlot* gradient = user_gradient(forward.forward.get(), **tensor)) {
+      type = forward.forward->type(gradient->value, forward.rows);
     } else if (batch != 0 && programs.has_batch(**tensor)) {
       type.shape[0] = batch;
     }
@@ -131,7 +140,7 @@ std::int64_t BoundInputs::bound_rows(std::int64_t declared_batch, bool skips) co
 }
 
 void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
-                             const CompiledGraph& graph, const CallDetails& details) {
+                             const Job& job, const CallDetails& details) {
   std::size_t next_name = 0;
   std::size_t next_slot = 0;
   for (const auto& [name, array] : data) {
@@ -144,11 +153,12 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
       throw InvalidArgument(std::string("[execute] expected ") + what + " of " +
                             names_of(declared) + " but got '" + name + "'");
     }
-    const BoundSlot* const slot = find_from(next_slot, graph.bound, [&](const BoundSlot& each) {
-      return each.tensor == *tensor && each.value != kNone;
-    });
+    const BoundSlot* const slot = find_from(
+        next_slot, job.graph->bound,
+        [&](const BoundSlot& each) { return each.tensor == *tensor && each.value != kNone; });
     if (slot == nullptr) continue;
-    const ir::Type& type = graph.program->graph.type(slot->value);
+    ir::Type cut;
+    const ir::Type& type = type_of(job, slot->value, cut);
     check_data(*slot, type, array, backend_);
     check_range(slot->name, slot->range, type, array, details.samples);
     InputData& input = *slot->input;
@@ -198,9 +208,11 @@ const StoredData* BoundInputs::select(const BoundSlot& slot, bool skips, bool na
   return from_tensor(slot);
 }
 
-BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type,
-                              const StoredData& stored) {
+BoundArray BoundInputs::bound(const BoundSlot& slot, const Job& job, const StoredData& stored) {
   const bool in_place = uses_host_memory(backend_);
+  ir::Type cut;
+  const ir::Type& type = type_of(job, slot.value, cut);
+  const ir::Type& whole = job.graph->program->graph.type(slot.value);
   if (stored.call != inputs_->calls) {
     check_data(slot, type, stored.data, backend_);
     // What a call brought to a device is there as it was checked, whatever became of the array.
@@ -208,13 +220,16 @@ BoundArray BoundInputs::bound(const BoundSlot& slot, const ir::Type& type,
     if (!is_there) check_range(slot.name, slot.range, type, stored.data);
   }
   BoundArray array{slot.value, static_cast<std::byte*>(stored.data.bytes), stored.data.owner};
-  if (in_place) return array;
-  array.slot = &slot.input->slot;
-  array.bytes = ir::storage_bytes(type, {});
-  array.version = stored.version;
-  array.on_device = stored.data.gpu >= 0;
-  array.lasting = stored.call == 0;
-  array.rows = stored.rows;
+  const bool is_whole = type.shape == whole.shape;
+  if (!in_place) {
+    array.slot = &slot.input->slot;
+    array.bytes = ir::storage_bytes(whole, {});
+    array.version = is_whole ? stored.version : ++inputs_->versions;
+    array.on_device = stored.data.gpu >= 0;
+    array.lasting = stored.call == 0;
+    array.rows = stored.rows;
+  }
+  if (!is_whole) fill(array, type, whole, backend_, slot.input->filled);
   return array;
 }
 
@@ -224,9 +239,9 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
   const bool skips = has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice);
   ++inputs_->calls;
   if (!skips) {
-    bind_group(arguments.inputs, graph_.inputs, "inputs", graph, details);
-    bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", graph, details);
-    bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights", graph,
+    bind_group(arguments.inputs, graph_.inputs, "inputs", job, details);
+    bind_group(arguments.loss_labels, graph_.loss_labels, "loss labels", job, details);
+    bind_group(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights", job,
                details);
   }
   // The separate forward of a training graph has no data of its own; passes in one call have.
@@ -245,7 +260,7 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
       missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
       continue;
     }
-    job.bound.push_back(bound(slot, graph.program->graph.type(slot.value), *stored));
+    job.bound.push_back(bound(slot, job, *stored));
   }
   if (!missing.empty()) {
     throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
@@ -265,7 +280,8 @@ void BoundInputs::bind_gradients(Job& job) {
       job.bound.push_back(exchanges_.bound(graph, slot));
       continue;
     }
-    const ir::Type& type = graph.program->graph.type(slot.value);
+    ir::Type cut;
+    const ir::Type& type = type_of(job, slot.value, cut);
     TensorState& tensor = slot.tensor->state();
     if (tensor.host_is_newer) {
       const std::lock_guard lock(tensor.host);
@@ -278,7 +294,7 @@ void BoundInputs::bind_gradients(Job& job) {
       throw InvalidArgument("[execute_gradient] expected " + slot.name +
                             " to be written since the last execute_forward but it was not");
     }
-    job.bound.push_back(bound(slot, type, slot.input->bound));
+    job.bound.push_back(bound(slot, job, slot.input->bound));
   }
 }
 

@@ -35,9 +35,9 @@ class BoundInputs {
   void take_arrays(const BoundInputs& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common. User
-  // gradients are as large as what they are for is in the program that runs forward; may be null.
+  // gradients are as large as what they are for is in the forward run, whose program may be null.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-             const CompiledGraph* forward, const ProgramCache& programs);
+             const Passes& forward, const ProgramCache& programs);
   // The rows that arrays bound between executions have in common, or 0; with `skips` of those that
   // no call has replaced.
   std::int64_t bound_rows(std::int64_t declared_batch, bool skips) const;
@@ -53,7 +53,7 @@ class BoundInputs {
 
  private:
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
-                  const CompiledGraph& graph, const CallDetails& details);
+                  const Job& job, const CallDetails& details);
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
   // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own
@@ -64,7 +64,7 @@ class BoundInputs {
   const StoredData* from_tensor(const BoundSlot& slot);
   // What no argument of this call is may be of another batch than the program, or have other
   // numbers than it had: checked again.
-  BoundArray bound(const BoundSlot& slot, const ir::Type& type, const StoredData& stored);
+  BoundArray bound(const BoundSlot& slot, const Job& job, const StoredData& stored);
   // A copy of data that the caller may change; arrays on the device are used where they lie.
   void copy(InputData& input, StoredData& stored, const ir::Type& type, const TensorData& data);
   void store(StoredData& stored, const TensorData& data);

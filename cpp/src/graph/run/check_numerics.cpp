@@ -62,8 +62,8 @@ void raise_not_finite(const Backend& backend, const CompiledGraph& graph, Run ru
     phase = ops.node(producer).phase;
   }
   throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
-                     first_not_finite(copy_out(backend, graph, run, value)) + where + " in the " +
-                     ir::name(phase) + " phase" +
+                     first_not_finite(copy_out(backend, {graph, run, value, graph.batch})) + where +
+                     " in the " + ir::name(phase) + " phase" +
                      (step != 0 ? " of step " + std::to_string(step) : ""));
 }
 

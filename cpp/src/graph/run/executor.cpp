@@ -114,7 +114,7 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
     batch = bound_inputs_.bound_rows(
         declared_batch_, has(arguments.options, ExecutionOptions::kSkipWritingInputDataToDevice));
   }
-  batch = submitted_.batch_for(run, batch);
+  batch = job.rows = submitted_.batch_for(run, batch);
   job.graph = find_current(batch, mode, apart);
   // What takes time, or waits for the stream, is done without the mutex.
   if (job.graph == nullptr || is_behind(*job.graph)) {
@@ -197,7 +197,7 @@ void Executor::execute(Job& job) {
     job.graph->program->bind(array.value, placed(array, backend_, apart));
   }
   make_room_for_result(job);
-  if (job.scored != nullptr) *job.scored = readable_results_.room_for_scored(*job.graph);
+  if (job.scored != nullptr) *job.scored = readable_results_.room_for_scored(job);
   step_numbers_.write(job);
   readable_results_.begin(job);
   if (runs_forward(job.run)) newest_pass_ = next_pass(this);
@@ -216,7 +216,7 @@ void Executor::rebind_after_move(Job& job) {
         "execute_forward");
   }
   const CompiledPtr before = job.graph;
-  job.graph = compiled(before->batch, before->mode, job.run != Run::step);
+  job.graph = compiled(job.rows, before->mode, job.run != Run::step);
   std::erase_if(job.bound, [&](BoundArray& array) {
     std::size_t slot = 0;
     while (before->bound.at(slot).value != array.value) ++slot;

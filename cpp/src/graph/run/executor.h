@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -91,6 +92,13 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // as far as a memory limit is concerned. Raises where a layer fixes another batch size. Call
   // without mutex_.
   CompiledPtr compiled(std::int64_t batch, Mode mode, bool apart);
+  // Whether a call of this mode with so many rows shall run in a program of the declared batch.
+  // Call with mutex_.
+  bool shares_program(std::int64_t rows, Mode mode) const;
+  // Whether there can be such a program. Call without mutex_.
+  bool can_share_program(Mode mode);
+  // Made for that if it shall be and can be, else for these rows alone. Call without mutex_.
+  CompiledPtr compile_for(std::int64_t rows, Mode mode);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
   // Gives a new program its addresses. Call while holding the stream, without mutex_.
@@ -157,9 +165,10 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
 
   const std::shared_ptr<SharedByExecutors> shared_;
   const std::shared_ptr<Stream>& stream_ = shared_->stream;
-  // Guards the five below.
+  // Guards the six below.
   Mutex& mutex_ = shared_->mutex;
   std::shared_ptr<Executor> successor_;  // the graph's next one, where calls run from then on
+  std::set<Mode> unshared_;              // a program would have to mix rows of the batch
   ProgramCache programs_;
   Exchanges exchanges_;
   BoundInputs bound_inputs_;

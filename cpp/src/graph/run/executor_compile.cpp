@@ -49,6 +49,9 @@ void Executor::prepare(Executor* before, bool again) {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
   const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
+  // Parameters lie as training wants them; inference may need no other program for whole batches.
+  if (mode == Mode::training) compiled(declared_batch_, mode, false);
+  if (can_share_program(mode)) compiled(declared_batch_ - 1, mode, false);
   compiled(declared_batch_, mode, false);
   if (before == nullptr) return;
   stream_->run([&] {
@@ -56,6 +59,43 @@ void Executor::prepare(Executor* before, bool again) {
     before->successor_ = shared_from_this();
     before->newest_pass_ = 0;  // what it has left is not to be read
   });
+}
+
+bool Executor::can_share_program(Mode mode) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!shares_program(declared_batch_ - 1, mode)) return false;
+  }
+  const bool can = lower(graph_, declared_batch_, mode, true).meeting.empty();
+  const std::lock_guard lock(mutex_);
+  if (!can) unshared_.insert(mode);
+  return can;
+}
+
+// One row alone is not worth a whole batch where it is not trained on: whoever acts step by step
+// asks for it.
+bool Executor::shares_program(std::int64_t rows, Mode mode) const {
+  return has(graph_.options, CompilationOptions::kAnyBatchSize) && graph_.links == nullptr &&
+         !unshared_.contains(mode) && rows < declared_batch_ &&
+         rows > (mode == Mode::training ? 0 : 1);
+}
+
+CompiledPtr Executor::compile_for(std::int64_t rows, Mode mode) {
+  const auto shares = [&] {
+    const std::lock_guard lock(mutex_);
+    return shares_program(rows, mode);
+  };
+  if (shares()) {
+    try {
+      CompiledPtr made = compile(graph_, backend_, stream_, declared_batch_, mode, true);
+      if (made != nullptr) return made;
+    } catch (const Unsupported&) {
+      // The backend lacks a kernel for one of the ops that count rows.
+    }
+    const std::lock_guard lock(mutex_);
+    unshared_.insert(mode);
+  }
+  return compile(graph_, backend_, stream_, rows, mode);
 }
 
 void Executor::take_given(Executor& other) {
@@ -66,7 +106,8 @@ void Executor::take_given(Executor& other) {
 }
 
 CompiledPtr Executor::find_current(std::int64_t batch, Mode mode, bool apart) {
-  CompiledPtr found = programs_.find(batch, mode);
+  const bool shares = shares_program(batch, mode);
+  CompiledPtr found = programs_.find(shares ? declared_batch_ : batch, mode, shares);
   if (found != nullptr && apart && !found->fits_apart) return nullptr;
   return found;
 }
@@ -84,7 +125,7 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   stream_->run([&] {
     if (is_there()) return;
     const InterruptibleCompilation interruptible;
-    result = compile(graph_, backend_, stream_, batch, mode);
+    result = compile_for(batch, mode);
     try {
       attach(*result, apart);
     } catch (const OutOfMemory& error) {
@@ -107,18 +148,18 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
   if (asks) batch = bound.rows.agreed();
   std::unique_lock lock(mutex_);
   // User gradients are those of the forward pass before.
-  CompiledPtr forward = bound.user_gradients && asks ? submitted_.forward() : nullptr;
-  if (bound.user_gradients && forward == nullptr) {
+  Passes forward = bound.user_gradients && asks ? submitted_.passes() : Passes();
+  if (bound.user_gradients && forward.forward == nullptr) {
     lock.unlock();
-    forward = compiled(batch == 0 ? declared_batch_ : batch, Mode::training, true);
+    forward.rows = batch == 0 ? declared_batch_ : batch;
+    forward.forward = compiled(forward.rows, Mode::training, true);
     lock.lock();
   }
   if (const std::shared_ptr<Executor> successor = successor_) {
     lock.unlock();
     return successor->bind(data, tensors, asks ? 0 : batch);
   }
-  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, forward.get(),
-                      programs_);
+  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, forward, programs_);
 }
 
 void Executor::point(CompiledGraph& graph) {

@@ -37,6 +37,7 @@ struct CallDetails {
 
 struct Job {
   CompiledPtr graph;
+  std::int64_t rows = 0;  // of the batch; the program may have more
   Run run = Run::forward;
   std::vector<BoundArray> bound;
   std::vector<std::pair<ir::ValueId, TensorData>> outputs;

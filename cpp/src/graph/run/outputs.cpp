@@ -35,20 +35,20 @@ std::string outputs_of(const GraphState& state, const Job& job) {
 // or no data.
 TensorData write_outputs(const Backend& backend, const Job& job) {
   const CompiledGraph& graph = *job.graph;
-  const ir::Graph& ops = graph.program->graph;
   TensorData result;
   bool device_written = false;
   for (const auto& [value, data] : job.outputs) {
     const std::byte* from = graph.program->address(job.run, value);
     if (from == nullptr || !backend.traits().computes) continue;
-    const ir::Type& type = ops.type(value);
+    const LeftValue left{graph, job.run, value, job.rows};
     if (data.gpu < 0) {
-      download(backend, type, ops.value(value).layout, from, data.bytes);
+      copy_out(backend, left, data);
       continue;
     }
-    convert(backend, type, ops.value(value).layout, from, {}, static_cast<std::byte*>(data.bytes));
+    copy_within(backend, left, static_cast<std::byte*>(data.bytes));
     device_written = true;
     if (value != graph.result) continue;
+    const ir::Type type = graph.type(value, job.rows);
     result = data;
     result.length = ir::storage_bytes(type, {});
     result.data_type = type.data_type;
@@ -65,7 +65,7 @@ void begin_result(Job& job, const Begin& begin) {
   const ir::Value& result = job.graph->program->graph.value(job.graph->result);
   const std::byte* from = job.graph->program->address(job.run, job.graph->result);
   if (from == nullptr || !result.layout.plain()) return;
-  job.pending = begin(from, ir::storage_bytes(result.type, {}));
+  job.pending = begin(from, ir::storage_bytes(job.graph->type(job.graph->result, job.rows), {}));
 }
 
 using Outside = std::array<std::int64_t, 3>;  // check, position, value
@@ -114,7 +114,7 @@ void bind_outputs(const GraphState& state, const Backend& backend, const NamedDa
     const TensorPtr of = state.differentiated(tensor->get());
     const ir::ValueId value =
         of != nullptr ? job.graph->gradients.at(of.get()) : job.graph->tensors.at(tensor->get());
-    check_output(name, job.graph->program->graph.type(value), array, backend);
+    check_output(name, job.graph->type(value, job.rows), array, backend);
     job.outputs.emplace_back(value, array);
   }
 }
@@ -126,7 +126,7 @@ void make_room_for_result(Job& job) {
   const bool is_elsewhere =
       !job.handler && std::any_of(job.outputs.begin(), job.outputs.end(), takes_result);
   if (!runs_forward(job.run) || is_elsewhere) return;
-  job.state->result = host_array(job.graph->program->graph.type(job.graph->result));
+  job.state->result = host_array(job.graph->type(job.graph->result, job.rows));
   if (job.handler) make_host_copy(*job.graph->result_tensor);
 }
 
@@ -157,7 +157,7 @@ void deliver(const Backend& backend, Job& job) {
   if (written.bytes != nullptr && !job.handler) {
     result = written;
   } else {
-    copy_out(backend, *job.graph, job.run, job.graph->result, result);
+    copy_out(backend, {*job.graph, job.run, job.graph->result, job.rows}, result);
   }
   if (job.handler) fill_host_copy(*job.graph->result_tensor, result);
 }

@@ -25,6 +25,7 @@ void ReadableResults::begin(Job& job) {
   if (runs_forward(job.run)) {
     if (passes_.forward != job.graph) passes_.forward = job.graph;
     passes_.gradient = nullptr;
+    passes_.rows = job.rows;
     forward_run_ = job.run;
     forward_arrays_.swap(job.bound);
   } else if (job.run == Run::gradient) {
@@ -58,7 +59,7 @@ ReadableResults::Readable ReadableResults::result(const Tensor& tensor) const {
     throw InvalidArgument(subject +
                           "is not readable: its memory is reused; declare it with add_outputs");
   }
-  return {forward, forward_run_, found->second};
+  return {forward, forward_run_, found->second, passes_.rows};
 }
 
 ReadableResults::Readable ReadableResults::gradient(const Tensor& of) const {
@@ -80,11 +81,11 @@ ReadableResults::Readable ReadableResults::gradient(const Tensor& of) const {
                           "is not readable after a full execute: its memory is reused; use "
                           "execute_gradient or declare it with add_outputs");
   }
-  return {pass, gradient_run_, found->second};
+  return {pass, gradient_run_, found->second, passes_.rows};
 }
 
 TensorData ReadableResults::copy_out(const Readable& readable) const {
-  return traingraph::copy_out(backend_, *readable.graph, readable.run, readable.value);
+  return traingraph::copy_out(backend_, left(readable));
 }
 
 TensorData ReadableResults::copy(const Tensor& tensor) const { return copy_out(find(tensor)); }
@@ -93,12 +94,13 @@ TensorData ReadableResults::copy_of_gradient(const Tensor& of) const {
   return copy_out(gradient(of));
 }
 
-Scored ReadableResults::room_for_scored(const CompiledGraph& graph) {
+Scored ReadableResults::room_for_scored(const Job& job) {
+  const CompiledGraph& graph = *job.graph;
   if (graph.prediction == nullptr) {
     throw InvalidArgument("[evaluate] expected a graph with a loss");
   }
   const auto room = [&](const TensorPtr& tensor) {
-    return host_array(graph.program->graph.type(graph.tensors.at(tensor.get())));
+    return host_array(graph.type(graph.tensors.at(tensor.get()), job.rows));
   };
   return {room(graph.prediction), room(graph.label)};
 }
@@ -107,8 +109,7 @@ void ReadableResults::copy_scored(const Scored& to) const {
   const CompiledGraph& forward = *passes_.forward;
   for (const auto& [tensor, data] :
        {std::pair(&forward.prediction, &to.first), std::pair(&forward.label, &to.second)}) {
-    const Readable readable = result(**tensor);
-    traingraph::copy_out(backend_, *readable.graph, readable.run, readable.value, *data);
+    traingraph::copy_out(backend_, left(result(**tensor)), *data);
   }
 }
 
@@ -123,12 +124,13 @@ TensorData ReadableResults::view(const Tensor& tensor,
   }
   // Whoever gets an address of a GPU orders what it does there; a host's is read at once.
   if (gpu_of(backend_) < 0) finish_work(backend_);
+  const ir::Type type = readable.graph->type(readable.value, readable.rows);
   TensorData data;
   data.bytes =
       const_cast<std::byte*>(readable.graph->program->address(readable.run, readable.value));
-  data.length = ir::storage_bytes(value.type, {});
-  data.data_type = value.type.data_type;
-  data.shape = value.type.shape;
+  data.length = ir::storage_bytes(type, {});
+  data.data_type = type.data_type;
+  data.shape = type.shape;
   data.writable = false;
   data.gpu = gpu_of(backend_);
   data.owner = keeper_of(readable, arena);

@@ -39,7 +39,7 @@ class ReadableResults {
   TensorData copy_of_gradient(const Tensor& of) const;
   // For what the loss of a program compares, prediction and label: memory, and copies of what the
   // last forward has left.
-  static Scored room_for_scored(const CompiledGraph& graph);
+  static Scored room_for_scored(const Job& job);
   void copy_scored(const Scored& to) const;
   // The value where it lies, which holds the memory: the arena, or the array that was given.
   TensorData view(const Tensor& tensor, const std::shared_ptr<std::byte>& arena) const;
@@ -50,10 +50,14 @@ class ReadableResults {
     const CompiledGraph* graph;
     Run run;
     ir::ValueId value;
+    std::int64_t rows;
   };
   Readable result(const Tensor& tensor) const;
   Readable gradient(const Tensor& of) const;
   Readable find(const Tensor& tensor) const;
+  static LeftValue left(const Readable& readable) {
+    return {*readable.graph, readable.run, readable.value, readable.rows};
+  }
   TensorData copy_out(const Readable& readable) const;
   std::shared_ptr<const void> keeper_of(const Readable& readable,
                                         const std::shared_ptr<std::byte>& arena) const;

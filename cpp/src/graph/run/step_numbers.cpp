@@ -46,6 +46,10 @@ void StepNumbers::write(const Job& job) {
     scalars_.set_count(place_of(ir::StepInput::own_counter), own_count(count, job.micro_batch));
     scalars_.set_count(place_of(ir::StepInput::first_row), job.first_row);
   }
+  if (job.graph->counts_rows) {
+    scalars_.set_count(place_of(ir::StepInput::rows), job.rows);
+    set(ir::StepInput::row_share, 1 / static_cast<double>(job.rows));
+  }
   if (runs_gradient(job.run)) set(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
   scalars_.send(job.graph->step_inputs, *job.graph->program->executable);
 }

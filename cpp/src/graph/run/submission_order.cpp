@@ -20,7 +20,7 @@ std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
     throw InvalidArgument("[execute] expected a batch size of at least 0 but got " +
                           std::to_string(asked));
   }
-  const std::int64_t declared = follows ? before->batch : declared_batch_;
+  const std::int64_t declared = follows ? passes_.rows : declared_batch_;
   if (asked == 0 || asked == declared) return declared;
   if (follows) {
     throw InvalidArgument("[execute] expected batch size " + std::to_string(declared) +
@@ -84,7 +84,7 @@ void SubmissionOrder::place_in_step(Job& job) const {
     job.run = summed + 1 == count ? Run::step_by_phases : Run::forward_and_gradient;
   if (runs_gradient(job.run)) {
     ++job.after.summed;
-    job.after.rows += job.graph->batch;
+    job.after.rows += job.rows;
   }
   // Without an optimizer a full sum is read and then begun again.
   const bool full = job.after.summed == count && graph_.optimizer == nullptr;
@@ -93,7 +93,7 @@ void SubmissionOrder::place_in_step(Job& job) const {
 
 void SubmissionOrder::count(const Job& job) {
   if (job.run == Run::forward) {
-    passes_ = {job.graph->mode == Mode::training ? job.graph : nullptr, nullptr};
+    passes_ = {job.graph->mode == Mode::training ? job.graph : nullptr, nullptr, job.rows};
     updated_ = false;
   } else if (job.run == Run::gradient) {
     passes_.gradient = job.graph;

@@ -33,8 +33,8 @@ class SubmissionOrder {
   // The next forward pass goes on with a step that a checkpoint holds.
   StepPosition resume(int summed, std::int64_t rows);
   const StepPosition& position() const { return position_; }
-  // The forward pass that a gradient would go on from; null: none.
-  const CompiledPtr& forward() const { return passes_.forward; }
+  // What a gradient would go on from.
+  const Passes& passes() const { return passes_; }
 
  private:
   void place_in_step(Job& job) const;

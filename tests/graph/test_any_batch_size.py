@@ -1,0 +1,345 @@
+"""Batches smaller than the compiled one run in a program of its size: ANY_BATCH_SIZE."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from networks import ROWS as ROWS_OF_NETWORK
+from networks import Network, read
+
+import traingraph as tg
+from traingraph import nn
+
+DEVICES = ["reference", "cpu"]
+ANY = tg.MLCGraphCompilationOptions.ANY_BATCH_SIZE
+NONE = tg.MLCGraphCompilationOptions.NONE
+ROWS = 12
+SIZES = (5, 12, 1, 7, 11, 3)
+
+Arrays = dict[str, np.ndarray]
+Make = Callable[..., tg.MLCTrainingGraph]
+
+
+def stack(blocks: list[Any], shape: Any, **options: Any) -> Make:
+    def make(**more: Any) -> tg.MLCTrainingGraph:
+        tg.MLCPlatform.set_rng_seed_to(3)
+        return nn.model(blocks, input=shape, batch_size=ROWS, **options, **more)
+
+    return make
+
+
+def ppo(**more: Any) -> tg.MLCTrainingGraph:
+    """The loss of reinforcement learning, with a mean over the batch inside it."""
+    tg.MLCPlatform.set_rng_seed_to(3)
+    x, action, gain = (
+        nn.Input(6),
+        nn.Input(1, name="action", data_type="int32"),
+        nn.Input(1, name="gain"),
+    )
+    logits = nn.dense(3)(nn.dense(8, activation="tanh")(x))
+    logs = nn.activation("log_softmax")(logits)
+    centred = gain - nn.mean(gain, axis=0)
+    loss = -nn.gather(logs, action) * centred + 0.01 * nn.sum(nn.exp(logs) * logs, axis=1)
+    return nn.model(inputs=x, outputs=logits, loss=loss, batch_size=ROWS, **more)
+
+
+CLASSES: dict[str, Make] = {
+    "dense": stack([nn.dense(16), "relu", nn.dense(4)], 6),
+    "weights": stack([nn.dense(4)], 6, weights=True),
+    "dropout": stack([nn.dense(16), nn.dropout(0.4), "tanh", nn.dense(4)], 6),
+    "convolution": stack(
+        [nn.conv2d(4, 3), "gelu", nn.max_pool(2), nn.flatten(), nn.dense(4)], (2, 8, 8)),
+    "batch norm": stack(
+        [nn.conv2d(4, 3), nn.batch_norm(), "relu", nn.average_pool(2), nn.flatten(), nn.dense(4)],
+        (2, 8, 8),
+    ),
+    "batch norm of vectors": stack([nn.dense(8), nn.batch_norm(), "relu", nn.dense(4)], 6),
+    "group norm": stack([nn.conv2d(4, 3), nn.group_norm(2), nn.flatten(), nn.dense(4)], (2, 8, 8)),
+    "lstm": stack([nn.lstm(8), nn.dense(4)], (7, 6)),
+    "gru": stack([nn.gru(8), nn.dense(4)], (7, 6)),
+    "attention": stack(
+        [nn.embedding(20, 8), nn.positional_embedding(),
+         nn.residual([nn.layer_norm(), nn.attention(2)]), nn.flatten(), nn.dense(4)], 7),
+}  # fmt: skip
+
+
+def data_of(name: str, rows: int, seed: int) -> tuple[Arrays, Arrays, Arrays]:
+    rng = np.random.default_rng(seed)
+    shapes: dict[str, tuple[int, ...]] = {
+        "convolution": (2, 8, 8), "batch norm": (2, 8, 8), "group norm": (2, 8, 8),
+        "lstm": (7, 6), "gru": (7, 6), "attention": (7,),
+    }  # fmt: skip
+    shape = (rows, *shapes.get(name, (6,)))
+    x = rng.normal(size=shape).astype(np.float32)
+    if name == "attention":
+        x = rng.integers(0, 20, shape).astype(np.int32)
+    if name == "ppo":
+        labels = {"action": rng.integers(0, 3, (rows, 1)).astype(np.int32),
+                  "gain": rng.normal(size=(rows, 1)).astype(np.float32)}  # fmt: skip
+    else:
+        labels = {"y": rng.integers(0, 4, rows).astype(np.int32)}
+    weights = {"w": rng.uniform(0, 2, rows).astype(np.float32)} if name == "weights" else {}
+    return {"x": x}, labels, weights
+
+
+def steps(
+    name: str, device: str, sizes: tuple[int, ...], **more: Any
+) -> tuple[list[float], Arrays]:
+    """The losses, and all that has been trained, running statistics too."""
+    model = {**CLASSES, "ppo": ppo}[name](
+        optimizer=nn.sgd(0.1, momentum=0.9), device=device, **more
+    )
+    losses = []
+    for k, rows in enumerate(sizes):
+        inputs, labels, weights = data_of(name, rows, k)
+        result = model.execute(
+            inputs_data=inputs, loss_labels_data=labels, loss_label_weights_data=weights or None,
+            options="synchronous",
+        ).result  # fmt: skip
+        losses.append(float(result))
+    return losses, model.state()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", [*CLASSES, "ppo"])
+def test_steps_are_those_of_a_program_of_each_size(name: str, device: str) -> None:
+    losses, state = steps(name, device, SIZES, any_batch_size=True)
+    expected, right = steps(name, device, SIZES)
+    np.testing.assert_allclose(losses, expected, rtol=2e-6)
+    for key, array in right.items():
+        np.testing.assert_allclose(state[key], array, rtol=1e-4, atol=3e-6, err_msg=key)
+
+
+def mean_squares(
+    dtype: str, device: str, options: Any, reduction: str = "mean", **more: Any
+) -> Any:
+    """The network of networks.py, with readable gradients and weights of its loss."""
+    network = Network(dtype, more.pop("dropout", 0.0))
+    weights = tg.MLCTensor(shape=[ROWS_OF_NETWORK, 3], data_type=dtype)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[network.graph],
+        loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type=reduction),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )
+    training.add_inputs(
+        {"x": network.x}, loss_labels={"y": network.y}, loss_label_weights={"w": weights}
+    )
+    training.add_outputs({"h1": network.h1, "dh2": training.gradient_tensor(network.h2)})
+    training.micro_batches = more.pop("micro_batches", 1)
+    both = options | tg.MLCGraphCompilationOptions.COMPUTE_ALL_GRADIENTS
+    training.compile(options=both, device=device)
+    return network, training
+
+
+def given(network: Any, first: int, rows: int) -> dict[str, Any]:
+    part = slice(first, first + rows)
+    scale = np.linspace(0, 2, 3 * rows, dtype=network.dtype).reshape(rows, 3)
+    return {
+        "inputs_data": {"x": network.data["x"][part]},
+        "loss_labels_data": {"y": network.labels["y"][part]},
+        "loss_label_weights_data": {"w": scale},
+        "options": "synchronous",
+    }
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize(
+    ("device", "dtype", "bound"),
+    [("reference", "float64", 1e-12), ("cpu", "float64", 1e-12), ("cpu", "float32", 2e-6)],
+)
+def test_what_is_read_has_the_rows_of_the_call(
+    device: str, dtype: str, bound: float, reduction: str
+) -> None:
+    runs = [mean_squares(dtype, device, options, reduction) for options in (ANY, NONE)]
+    for rows in (4, 1, 5, 6, 2):
+        found = []
+        for network, training in runs:
+            h1 = np.zeros((rows, 4), dtype)
+            data = given(network, 6 - rows, rows)
+            forward = training.execute_forward(**data, outputs_data={"h1": h1})
+            training.execute_gradient(options="synchronous")
+            inner = read(training.gradient_tensor(network.h2))
+            training.execute_optimizer_update(options="synchronous")
+            whole = training.execute(**data)
+            training.synchronize_updates()
+            outer = read(training.gradient_tensor(network.x))
+            found.append(
+                [forward.result, h1, read(network.result), inner, outer, whole.result,
+                 *network.parameters()]
+            )  # fmt: skip
+            assert h1.shape[0] == inner.shape[0] == outer.shape[0] == rows
+        for mine, theirs in zip(*found, strict=True):
+            assert np.shape(mine) == np.shape(theirs)
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_micro_batches_of_different_sizes(device: str, reduction: str) -> None:
+    runs = [
+        mean_squares("float64", device, options, reduction, micro_batches=3, dropout=0.4)
+        for options in (ANY, NONE)
+    ]
+    for sizes in ((2, 3, 1), (6, 6, 6), (1, 1, 4)):
+        for network, training in runs:
+            for rows in sizes:
+                training.execute(**given(network, 0, rows))
+            training.synchronize_updates()
+        for mine, theirs in zip(runs[0][0].parameters(), runs[1][0].parameters(), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_gradients_from_outside(device: str) -> None:
+    found = []
+    for options in (ANY, NONE):
+        network = Network("float64")
+        training = tg.MLCTrainingGraph(
+            graph_objects=[network.graph], optimizer=tg.MLCSGDOptimizer(learning_rate=0.5)
+        )
+        training.add_inputs({"x": network.x})
+        gradient = training.allocate_user_gradient(network.result)
+        training.compile(options=options, device=device)
+        for rows in (4, 6, 1, 3):
+            training.bind_and_write_data(
+                {"x": network.data["x"][:rows]}, for_inputs={"x": network.x}, batch_size=rows
+            )
+            training.execute_forward(options="synchronous", batch_size=rows)
+            out = read(network.result)
+            assert out.shape[0] == rows
+            training.bind_and_write_data({"g": 2 * out - 1}, for_inputs={"g": gradient})
+            training.execute_gradient(options="synchronous")
+            training.execute_optimizer_update(options="synchronous")
+        training.synchronize_updates()
+        found.append(network.parameters())
+    for mine, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+
+
+def test_gradients_of_another_number_of_rows_are_refused() -> None:
+    network, training = mean_squares("float64", "cpu", ANY)
+    data = given(network, 0, 4)
+    training.execute_forward(**data)
+    with pytest.raises(ValueError, match="expected batch size 4 as in the call before but got 5"):
+        training.execute_gradient(batch_size=5, options="synchronous")
+    data["inputs_data"]["x"] = network.data["x"][:3]
+    with pytest.raises(ValueError, match="rows as in the arrays before"):
+        training.execute(**data)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_rows_that_the_call_has_not_brought_may_be_anything_finite(device: str) -> None:
+    """The logarithm of 0 and a division by 0 do not come from them."""
+    x, y = nn.Input(4), nn.Input(1)
+    prediction = nn.dense(1)(nn.log(x) + 1 / x)
+    models = [
+        nn.model(inputs=x, outputs=prediction, loss=nn.square(prediction - y), batch_size=8,
+                 device=device, any_batch_size=any_size, optimizer=nn.sgd(0.01))
+        for any_size in (True, False)
+    ]  # fmt: skip
+    models[1].load_state(models[0].state())
+    rng = np.random.default_rng(0)
+    for rows in (3, 8, 1):
+        data = rng.uniform(0.5, 2, (rows, 4)).astype(np.float32)
+        for model in models:
+            model.execute(
+                inputs_data={"x": data}, loss_labels_data={"y": data[:, :1]}, options="synchronous"
+            )
+    for key, array in models[1].state().items():
+        np.testing.assert_allclose(models[0].state()[key], array, rtol=1e-5, err_msg=key)
+
+
+def test_predict_and_evaluate_take_any_number() -> None:
+    arrays = data_of("batch norm", 31, 5)
+    models = [CLASSES["batch norm"](device="cpu", any_batch_size=some) for some in (True, False)]
+    for batch in (12, 5, 1):
+        first, second = (m.predict(arrays[0], batch_size=batch) for m in models)
+        np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
+        scores = [m.evaluate(arrays[0], arrays[1], batch_size=batch) for m in models]
+        np.testing.assert_allclose(scores[0].loss, scores[1].loss, rtol=1e-5)
+        assert scores[0].accuracy == scores[1].accuracy
+
+
+def test_fit_has_its_last_batch_smaller() -> None:
+    inputs, labels, _ = data_of("batch norm", 31, 5)
+    found = []
+    for some in (True, False):
+        model = CLASSES["batch norm"](device="cpu", any_batch_size=some)
+        epochs = model.fit(inputs, labels, epochs=3, shuffle_seed=4)
+        found.append(([e.loss for e in epochs], model.state()))
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
+    for key, array in found[1][1].items():
+        np.testing.assert_allclose(found[0][1][key], array, rtol=1e-3, atol=1e-4, err_msg=key)
+
+
+def test_arrays_of_calls_in_flight_stay_apart() -> None:
+    runs = [mean_squares("float64", "cpu", options) for options in (ANY, NONE)]
+    for k in range(40):
+        handles = []
+        for network, training in runs:
+            data = given(network, k % 3, 1 + k % 4)
+            data["options"] = "none"
+            handles.append(training.execute(**data))
+        losses = [float(h.result) for h in handles] if k % 8 == 7 else []
+        assert not losses or abs(losses[0] - losses[1]) < 1e-12
+    for _, training in runs:
+        training.synchronize_updates()
+    for mine, theirs in zip(runs[0][0].parameters(), runs[1][0].parameters(), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+
+
+# Prints how many refusals of kernels there were when, each program that is compiled prints some.
+COUNTING = """
+import sys
+import numpy as np
+import traingraph as tg
+from traingraph import nn
+
+x, y = nn.Input((2, 8, 8)), nn.Input(4)
+out = nn.sequential([nn.conv2d(4, 3), nn.batch_norm(), "relu", nn.flatten(), nn.dense(4)])(x)
+model = nn.model(inputs=x, outputs=out, loss=LOSS, batch_size=16, device="cpu", any_batch_size=ANY)
+rng = np.random.default_rng(0)
+for rows in [16, *rng.integers(2, 17, 200)]:
+    print(f"rows {rows}", file=sys.stderr)
+    model.execute(
+        inputs_data={"x": rng.normal(size=(rows, 2, 8, 8)).astype(np.float32)},
+        loss_labels_data={"y": np.zeros((rows, 4), np.float32)}, options="synchronous")
+"""
+
+
+def compiled_sizes(loss: str, any_size: bool) -> list[str]:
+    """The calls that have compiled."""
+    program = COUNTING.replace("LOSS", loss).replace("ANY", str(any_size))
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True,
+        env={**os.environ, "TRAINGRAPH_VERBOSE": "dispatch"},
+    )  # fmt: skip
+    calls = run.stderr.split("rows ")
+    assert len(calls) == 202
+    assert calls[0], "a compilation prints nothing"
+    return [call.split("\n")[0] for call in calls[1:] if call.count("\n") > 1]
+
+
+def test_nothing_is_compiled_after_compile() -> None:
+    loss = "nn.square(out - y)"
+    assert compiled_sizes(loss, True) == []
+    assert len(compiled_sizes(loss, False)) == 14
+
+
+def test_a_graph_whose_rows_meet_compiles_for_each_size() -> None:
+    """A maximum over the batch: right, as without the option."""
+    # the largest of the batch, which a sum over real rows cannot give
+    loss = "nn.square(out - y) + 0 * nn.Reduced(out)"
+    program = loss.replace("nn.Reduced(out)", "nn.sequential([tg.MLCReductionLayer("
+                           "reduction_type='max', dimension=0)])(out)")  # fmt: skip
+    assert len(compiled_sizes(program, True)) == 14
+
+
+def test_batches_above_the_compiled_one_have_their_own_program() -> None:
+    losses, _ = steps("dense", "cpu", (20, 5, 20, 13), any_batch_size=True)
+    expected, _ = steps("dense", "cpu", (20, 5, 20, 13))
+    np.testing.assert_allclose(losses, expected, rtol=2e-6)
