@@ -222,6 +222,14 @@ def check_batch(case, device):
         assert_near(result.astype(np.float64), expected, BOUNDS["float32"] * case.slack)
 
 
+def read_rows(result, count):
+    """The first rows of what the last pass has left."""
+    descriptor = result.descriptor
+    values = np.zeros(descriptor.shape, descriptor.data_type.name.lower())
+    result.copy_data_from_device_memory(values)
+    return values[:count]
+
+
 def steps_of_rows(case, device, dtype, batches, options):
     """Losses, gradients of the sources, and what the parameters are after steps of so many rows."""
     graph = tg.MLCGraph()
@@ -240,20 +248,17 @@ def steps_of_rows(case, device, dtype, batches, options):
     found = []
     for batch in batches:
         arrays = {n: a[:batch].astype(dtype) for n, a in zip(inputs, case.sources, strict=True)}
-        loss = training.execute_forward(
-            inputs_data=arrays,
-            loss_labels_data={"label": case.target[:batch].astype(dtype)},
-            options="synchronous",
-        ).result
+        arrays["label"] = case.target[:batch].astype(dtype)
+        training.bind_and_write_data(
+            arrays, for_inputs={**inputs, "label": label}, batch_size=batch
+        )
+        loss = training.execute_forward(batch_size=batch, options="synchronous").result
+        seen = [read_rows(result, batch)]
         training.execute_gradient(options="synchronous")
-        gradients = []
-        for source in sources:
-            values = np.zeros((batch, *source.descriptor.shape[1:]), dtype)
-            training.gradient_tensor(source).copy_data_from_device_memory(values)
-            gradients.append(values)
+        seen += [read_rows(training.gradient_tensor(source), batch) for source in sources]
         training.execute_optimizer_update(options="synchronous")
         training.synchronize_updates()
-        found += [loss, np.array(result.data), *gradients, *training.state().values()]
+        found += [loss, *seen, *training.state().values()]
     return found
 
 
