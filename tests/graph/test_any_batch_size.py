@@ -298,6 +298,44 @@ def test_arrays_of_calls_in_flight_stay_apart() -> None:
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
 
 
+class Source:
+    """Arrays in the memory of the device, by an inference graph that copies."""
+
+    def __init__(self, device: str, rows: int) -> None:
+        self.x = tg.MLCTensor(shape=[rows, 6])
+        graph = tg.MLCGraph()
+        self.y = graph.node(tg.MLCActivationLayer.relu(), source=self.x)
+        self.inference = tg.MLCInferenceGraph(graph_objects=[graph])
+        self.inference.add_inputs({"x": self.x})
+        self.inference.add_outputs({"y": self.y})
+        self.inference.compile(device=device)
+
+    def __call__(self, values: np.ndarray) -> Any:
+        self.inference.execute(inputs_data={"x": values}, options="synchronous")
+        return self.y.device_data()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_arrays_in_the_memory_of_the_device(device: str, shuffle: bool) -> None:
+    values = np.random.default_rng(1).uniform(0, 1, (31, 6)).astype(np.float32)
+    labels = np.arange(31, dtype=np.int32) % 4
+    found = []
+    for some in (True, False):
+        sources = [Source(device, rows) for rows in (31, 5, 5, 12, 1)]
+        model = CLASSES["dense"](device=device, any_batch_size=some, optimizer=nn.sgd(0.1))
+        model.fit(sources[0](values), labels, epochs=2, shuffle=shuffle)
+        for source in sources[1:]:
+            rows = source.x.descriptor.shape[0]
+            model.execute(
+                inputs_data={"x": source(values[:rows])}, loss_labels_data={"y": labels[:rows]},
+                options="synchronous",
+            )  # fmt: skip
+        found.append(model.state())
+    for key, array in found[1].items():
+        np.testing.assert_allclose(found[0][key], array, rtol=1e-4, atol=1e-6, err_msg=key)
+
+
 # Every compilation prints that a kernel of the cpu refuses integers.
 COUNTING = """
 import sys

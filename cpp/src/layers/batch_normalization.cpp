@@ -28,13 +28,15 @@ Normalized by_real_rows(Emitter& e, ValueId gamma, ValueId beta, double epsilon)
   Shape beside(type.shape.size(), 1);
   beside[1] = type.shape[1];
   const Shape per_channel{type.shape[1]};
-  std::vector<int> axes{0};
-  for (int axis = 2; axis < type.rank(); ++axis) axes.push_back(axis);
+  std::vector<int> of_row;
+  for (int axis = 2; axis < type.rank(); ++axis) of_row.push_back(axis);
   const double count = static_cast<double>(type.elements()) / static_cast<double>(type.shape[1]);
+  // Of each row first: few numbers are masked.
   const auto mean_of = [&](ValueId values) {
-    const ValueId rows = real_rows(e.lowering, values);
-    const ValueId sum = ops::reduce(e.graph, ir::ReduceKind::sum, rows, axes);
-    return mean_of_rows(e.lowering, sum, type, 1, count);
+    using enum ir::ReduceKind;
+    const ValueId sums = of_row.empty() ? values : ops::reduce(e.graph, sum, values, of_row);
+    const ValueId all = ops::reduce(e.graph, sum, real_rows(e.lowering, sums), {0});
+    return mean_of_rows(e.lowering, all, type, 1, count);
   };
   const ValueId mean = mean_of(x);
   const ValueId apart = ops::binary(e.graph, ir::Scalar::subtract, x, mean);
