@@ -38,6 +38,10 @@ struct BatchNormAttributes {
   // its dx, dgamma and dbeta behind all other results.
   bool has_residual_pair = false;
   Coefficients coefficients = Coefficients::inside;
+  // The statistics, and what the gradient divides by, are those of the first rows alone, as many as
+  // an int64 scalar says, which stands behind beta, and behind the gradient's gamma. The other rows
+  // of dx are zeros. No epilogue reads operands, and the gradient has no prologue.
+  bool counts_rows = false;
   template <class F>
   void fields(F&& f) const {
     f("epsilon", epsilon);
@@ -46,6 +50,7 @@ struct BatchNormAttributes {
     if (has_relu_mask) f("has_relu_mask", has_relu_mask);
     if (adds_normalized) f("adds_normalized", adds_normalized);
     if (has_residual_pair) f("has_residual_pair", has_residual_pair);
+    if (counts_rows) f("counts_rows", counts_rows);
     if (coefficients == Coefficients::result) f("gives_coefficients", true);
     if (coefficients == Coefficients::given) f("given_coefficients", true);
     if (coefficients == Coefficients::alone) f("coefficients_alone", true);
@@ -60,6 +65,7 @@ struct BatchNormOperands {
   static constexpr std::size_t epilogue(int k) { return static_cast<std::size_t>(k) + 2; }
   // With adds_normalized: the other batch norm's x, in place of its result, and its coefficients.
   static constexpr std::size_t added_x = 3, added_coefficients = 4;
+  static constexpr std::size_t rows = 3;  // with counts_rows
   static constexpr std::size_t y = 0, mean = 1, inverse_deviation = 2;
 };
 
@@ -72,6 +78,7 @@ struct BatchNormGradientOperands {
   }
   // Behind a prologue of so many inputs; not in a residual pair.
   static constexpr std::size_t beta(int inputs) { return static_cast<std::size_t>(inputs) + 4; }
+  static constexpr std::size_t rows = 5;  // with counts_rows
   static constexpr std::size_t dx = 0, given_prologue = 3;
   // In a residual pair, behind a prologue of so many inputs: where those of the second one begin.
   static constexpr std::size_t paired(int inputs) { return static_cast<std::size_t>(inputs) + 4; }

@@ -16,7 +16,7 @@ using ir::ValueId;
 
 constexpr const char* kBatchNorm = "BatchNormalization";
 
-// The batch_norm's kernel would count every row: the same as ops that count those of the call.
+// Where the backend's kernels would count every row: the same as ops that count those of the call.
 struct Normalized {
   ValueId y, mean, variance;  // of x's shape, (C) and (C)
 };
@@ -122,13 +122,17 @@ void BatchNormalization::emit(Emitter& e) const {
     normalization::move_running(e, variance_, found.variance, momentum);
     e.result(found.y);
   };
-  if (e.lowering.takes_fewer_rows && e.type(0).batched) {
+  const bool fewer = e.lowering.takes_fewer_rows && e.type(0).batched;
+  if (fewer && !e.lowering.kernels_count_rows) {
     return finish(by_real_rows(e, gamma, beta, epsilon));
   }
   ir::BatchNormAttributes attributes;
   attributes.epsilon = epsilon;
+  attributes.counts_rows = fewer;
+  std::vector<ValueId> operands{e.sources[0], gamma, beta};
+  if (fewer) operands.push_back(e.lowering.step(ir::StepInput::rows));
   const ir::NodeId node =
-      ops::apply(e.graph, ir::Op::batch_norm, std::move(attributes), {e.sources[0], gamma, beta});
+      ops::apply(e.graph, ir::Op::batch_norm, std::move(attributes), std::move(operands));
   const std::vector<ValueId> results = e.graph.node(node).outputs;
   finish({results[0], results[1], results[3]});
 }

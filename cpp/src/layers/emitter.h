@@ -27,6 +27,7 @@ struct Lowering {
   bool micro_batched = false;
   // A call may bring fewer rows than the batch: see layers/real_rows.h.
   bool takes_fewer_rows = false;
+  bool kernels_count_rows = false;                // whether the backend's batch norm does, too
   std::map<std::int64_t, ir::ValueId> real_rows;  // by extent: 1 where a row is the call's, else 0
   std::set<ir::ValueId> zeroed;                   // zeros in the other rows
   std::uint64_t random_seed = 0;                  // of the graph; every layer derives its own

@@ -17,6 +17,14 @@ std::size_t epilogue_inputs(const ir::ScalarList& epilogue) {
   return epilogue.inputs > 1 ? static_cast<std::size_t>(epilogue.inputs) - 1 : 0;
 }
 
+// Raises unless input i is a number of rows.
+void expect_rows(const Inference& in, std::size_t i) {
+  const Type& type = in.type(i);
+  if (type.data_type == DataType::kInt64 && type.shape.empty()) return;
+  in.fail(std::string("expected a number of rows as an int64 scalar but got ") +
+          name(type.data_type) + " " + to_string(type.shape));
+}
+
 // Raises unless input i is (C,) for x (N, C, …).
 void expect_per_channel(const Inference& in, std::size_t i, const char* what, const Type& x) {
   if (x.rank() < 2) in.fail("expected a source (N, C, …) but got " + to_string(x.shape));
@@ -32,11 +40,12 @@ void expect_per_channel(const Inference& in, std::size_t i, const char* what, co
 std::vector<Type> infer(const Inference& in) {
   const auto& attributes = in.get<BatchNormAttributes>();
   const bool given = attributes.coefficients == ir::Coefficients::given;
-  const std::size_t others = 3 + (given ? 1 : 0);
+  const std::size_t others = 3 + (attributes.counts_rows ? 1 : 0) + (given ? 1 : 0);
   in.expect_inputs(others, others + epilogue_inputs(attributes.epilogue));
   const Type& x = in.type(Forward::x);
   expect_per_channel(in, Forward::gamma, "gamma", x);
   expect_per_channel(in, Forward::beta, "beta", x);
+  if (attributes.counts_rows) expect_rows(in, Forward::rows);
   const Type statistics{in.type(Forward::gamma).data_type, {x.shape[1]}, false};
   const Type coefficients{statistics.data_type, {x.shape[1], 4}, false};
   if (given) {
@@ -55,7 +64,8 @@ std::vector<Type> infer(const Inference& in) {
 // (N, C, …)], all overwritten
 std::vector<Type> infer_gradient(const Inference& in) {
   const std::size_t prologue = epilogue_inputs(in.get<BatchNormAttributes>().epilogue);
-  in.expect_inputs(5, 5 + prologue + (prologue > 0 ? 1 : 0));
+  const bool counts = in.get<BatchNormAttributes>().counts_rows;
+  in.expect_inputs(counts ? 6 : 5, counts ? 6 : 5 + prologue + (prologue > 0 ? 1 : 0));
   const Type& x = in.type(Backward::x);
   if (in.type(0).shape != x.shape) {
     in.fail("expected a gradient " + to_string(x.shape) + " but got " +
@@ -64,7 +74,11 @@ std::vector<Type> infer_gradient(const Inference& in) {
   expect_per_channel(in, Backward::mean, "mean", x);
   expect_per_channel(in, Backward::inverse_deviation, "inverse deviation", x);
   expect_per_channel(in, Backward::gamma, "gamma", x);
-  if (in.inputs.size() > 5 + prologue) expect_per_channel(in, 5 + prologue, "beta", x);
+  if (counts) {
+    expect_rows(in, Backward::rows);
+  } else if (in.inputs.size() > 5 + prologue) {
+    expect_per_channel(in, 5 + prologue, "beta", x);
+  }
   const Type per_channel{in.type(Backward::gamma).data_type, {x.shape[1]}, false};
   std::vector<Type> results = {x, per_channel, per_channel};
   if (in.get<BatchNormAttributes>().gives_prologue) {
@@ -88,9 +102,11 @@ void gradient(Gradient& g) {
   if (!attributes.epilogue.empty()) {
     throw InternalError("[batch_norm] an epilogue before differentiation");
   }
-  const ir::NodeId node = apply(g.graph, ir::Op::batch_norm_gradient, attributes,
-                                {dy, g.input(Forward::x), g.result(Forward::mean),
-                                 g.result(Forward::inverse_deviation), g.input(Forward::gamma)});
+  std::vector<ValueId> operands{dy, g.input(Forward::x), g.result(Forward::mean),
+                                g.result(Forward::inverse_deviation), g.input(Forward::gamma)};
+  if (attributes.counts_rows) operands.push_back(g.input(Forward::rows));
+  const ir::NodeId node =
+      apply(g.graph, ir::Op::batch_norm_gradient, attributes, std::move(operands));
   for (std::size_t i = 0; i < 3; ++i) {
     if (g.wants(i)) g.set(i, g.graph.node(node).outputs[i]);
   }

@@ -24,6 +24,12 @@ const ir::BatchNormAttributes& attributes_of(const ir::Node& node) {
   return std::get<ir::BatchNormAttributes>(node.attributes);
 }
 
+// What says how many rows count; kNone: all.
+ir::ValueId rows_of(const ir::Node& node) {
+  if (!attributes_of(node).counts_rows) return ir::kNone;
+  return node.inputs[node.op == ir::Op::batch_norm ? Forward::rows : Backward::rows];
+}
+
 // The gradient's operands that its prologue reads.
 struct Prologue {
   ir::ValueId dy;
@@ -56,7 +62,8 @@ bool cancels(const ir::Graph& graph, const ir::Node& node) {
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
-      if (graph.type(id).data_type != DataType::kFloat32) {
+      const DataType type = graph.type(id).data_type;
+      if (type != DataType::kFloat32 && id != rows_of(node)) {
         return Support::no("hand-written batch norm loops take float32");
       }
     }
@@ -85,6 +92,8 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
            const std::vector<ir::ValueId>& extra) {
   if (list.empty() || !attributes_of(node).epilogue.empty() || !takes(node, list)) return false;
   if (node.op == ir::Op::batch_norm_gradient && cancels(graph, node)) return false;
+  // Operands of a list would stand where the number of rows does.
+  if (attributes_of(node).counts_rows && list.inputs > 1) return false;
   const ir::Type& type = graph.type(node.outputs[0]);
   for (ir::ValueId id : extra) {
     if (graph.type(id).shape != type.shape || graph.type(id).data_type != type.data_type) {
@@ -122,6 +131,8 @@ class ChannelKernel : public Kernel {
         loops_(groups_.in_runs() ? loops().batch_norm->run : loops().batch_norm->lanes),
         node_(node),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
+        counted_(rows_of(node)),
+        rows_of_sample_(groups_.rows() / graph.type(x).shape[0]),
         streams_(graph.type(x).elements() >= kStreamedElements) {
     threads_ = threads_for(
         nanoseconds_to_move(4.0 * passes * static_cast<double>(graph.type(x).elements())));
@@ -137,6 +148,12 @@ class ChannelKernel : public Kernel {
   static constexpr std::size_t kCoefficients = 3;
   // 16 MiB: more than the caches will still hold when somebody reads the result.
   static constexpr std::int64_t kStreamedElements = std::int64_t{1} << 22;
+
+  // The group's rows that count: the first ones.
+  std::int64_t counted(Pointers pointers) const {
+    if (counted_ == ir::kNone) return groups_.rows();
+    return rows_of_sample_ * *reinterpret_cast<const std::int64_t*>(pointers[counted_]);
+  }
 
   // sum(group, chunk); finish(group); apply(group, chunk). A thread takes whole groups where there
   // are enough of them, for a group's second reading then finds it in the thread's cache.
@@ -161,12 +178,14 @@ class ChannelKernel : public Kernel {
   // Where the float lanes of a loop could not hold a chunk's sums: terms(element, channel of the
   // group) gives both terms in float64.
   template <class Terms>
-  void mend_sums(std::int64_t group, std::int64_t chunk, double* first, const Terms& terms) const {
+  void mend_sums(std::int64_t group, std::int64_t chunk, std::int64_t end, double* first,
+                 const Terms& terms) const {
     const std::int64_t lanes = groups_.lanes(group);
     const auto fits = [](double sum) { return std::isfinite(sum); };
     if (std::all_of(first, first + 2 * lanes, fits)) return;
     std::fill_n(first, 2 * lanes, 0.0);
-    groups_.each_element(group, chunk, [&](std::int64_t at, std::int64_t j) {
+    const std::int64_t begin = groups_.chunk_begin(chunk);
+    groups_.each_element_of(group, begin, end, [&](std::int64_t at, std::int64_t j) {
       const auto [one, two] = terms(at, j);
       first[j] += one;
       first[lanes + j] += two;
@@ -191,6 +210,8 @@ class ChannelKernel : public Kernel {
   const BatchNormForm& loops_;
   ir::Node node_;
   std::size_t workspace_;
+  ir::ValueId counted_;
+  std::int64_t rows_of_sample_;
   int threads_ = 1;
   bool streams_;  // unless the result lies over a source
 };
@@ -233,11 +254,14 @@ class BatchNorm final : public ChannelKernel {
   // The chunk's mean and Σ (x - mean)² per channel.
   void sum(Pointers pointers, const float* x, std::int64_t group, std::int64_t chunk) const {
     const std::int64_t lanes = groups_.lanes(group);
+    const std::int64_t begin = groups_.chunk_begin(chunk);
+    const std::int64_t end = groups_.chunk_end(chunk, counted(pointers));
+    if (begin == end) return;
     double* means = sums(pointers, group, chunk);
     double* squares = means + lanes;
     float shift[64];
     bool first = true;
-    groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+    groups_.each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
       if (first) {
         // Near enough to the mean: the middle one of three elements, of which one may be far off.
         for (std::int64_t j = 0; j < lanes; ++j) {
@@ -250,11 +274,11 @@ class BatchNorm final : public ChannelKernel {
       }
       loops_.moments(where, x + at, shift, means, squares);
     });
-    mend_sums(group, chunk, means, [&](std::int64_t at, std::int64_t j) {
+    mend_sums(group, chunk, end, means, [&](std::int64_t at, std::int64_t j) {
       const double d = static_cast<double>(x[at]) - static_cast<double>(shift[j]);
       return std::pair(d, d * d);
     });
-    const auto count = static_cast<double>(groups_.chunk_end(chunk) - groups_.chunk_begin(chunk));
+    const auto count = static_cast<double>(end - begin);
     for (std::int64_t j = 0; j < lanes; ++j) {
       const double offset = means[j] / count;
       squares[j] -= offset * means[j];
@@ -281,12 +305,14 @@ class BatchNorm final : public ChannelKernel {
     float* means = coefficients(pointers, 2, group);
     const float* gamma = floats(pointers, node_.inputs[Forward::gamma]) + first;
     const float* beta = floats(pointers, node_.inputs[Forward::beta]) + first;
+    const std::int64_t rows = counted(pointers);
     for (std::int64_t j = 0; j < lanes; ++j) {
       double mean = 0, squares = 0, count = 0;
       for (std::int64_t chunk = 0; chunk < groups_.chunks(); ++chunk) {
         const double* part = sums(pointers, group, chunk);
         const auto more =
-            static_cast<double>(groups_.chunk_end(chunk) - groups_.chunk_begin(chunk));
+            static_cast<double>(groups_.chunk_end(chunk, rows) - groups_.chunk_begin(chunk));
+        if (more == 0) break;
         const double difference = part[j] - mean;
         const double total = count + more;
         mean += difference * (more / total);
@@ -335,22 +361,25 @@ class BatchNormGradient final : public ChannelKernel {
     const float* x = floats(pointers, node_.inputs[Backward::x]);
     const float* means = floats(pointers, node_.inputs[Backward::mean]);
     float* dx = results(pointers, node_.outputs[0]);
+    const std::int64_t rows = counted(pointers);
     auto at_or_null = [](const float* base, std::int64_t at) {
       return base == nullptr ? nullptr : base + at;
     };
     run_passes(
         [&](std::int64_t group, std::int64_t chunk) {
           const std::int64_t lanes = groups_.lanes(group);
+          const std::int64_t begin = groups_.chunk_begin(chunk);
+          const std::int64_t end = groups_.chunk_end(chunk, rows);
           double* first = sums(pointers, group, chunk);
           std::fill_n(first, 2 * lanes, 0.0);
-          groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+          groups_.each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
             if (added != nullptr) {
               loops_.gradient_join(where, dy + at, added + at, at_or_null(result, at), joined + at);
             }
             loops_.gradient_sums(where, g + at, x + at, at_or_null(mask, at),
                                  means + groups_.first_channel(group), first, first + lanes);
           });
-          mend_sums(group, chunk, first, [&](std::int64_t at, std::int64_t j) {
+          mend_sums(group, chunk, end, first, [&](std::int64_t at, std::int64_t j) {
             const bool passes = mask == nullptr || !(mask[at] <= 0.0f);
             const double counts = passes ? static_cast<double>(g[at]) : 0.0;
             const double mean = static_cast<double>(means[groups_.first_channel(group) + j]);
@@ -359,13 +388,17 @@ class BatchNormGradient final : public ChannelKernel {
         },
         [&](std::int64_t group) { finish(pointers, group); },
         [&](std::int64_t group, std::int64_t chunk) {
-          groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+          const std::int64_t begin = groups_.chunk_begin(chunk);
+          const std::int64_t end = groups_.chunk_end(chunk, rows);
+          groups_.each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
             where.streams = streams_ && dx != g && dx != x && dx != mask;
             loops_.gradient_apply(
                 where, g + at, x + at, at_or_null(mask, at), dx + at,
                 means + groups_.first_channel(group), coefficients(pointers, 0, group),
                 coefficients(pointers, 1, group), coefficients(pointers, 2, group));
           });
+          groups_.each_element_of(group, end, groups_.chunk_end(chunk),
+                                  [&](std::int64_t at, std::int64_t) { dx[at] = 0; });
         });
   }
 
@@ -373,7 +406,7 @@ class BatchNormGradient final : public ChannelKernel {
   // dgamma, dbeta, and dx = a ((dy + c) + b (x - mean)).
   void finish(Pointers pointers, std::int64_t group) const {
     const std::int64_t lanes = groups_.lanes(group), channel = groups_.first_channel(group);
-    const auto count = static_cast<double>(groups_.rows());
+    const auto count = static_cast<double>(counted(pointers));
     for (std::int64_t j = 0; j < lanes; ++j) {
       double dbeta = 0, products = 0;
       for (std::int64_t chunk = 0; chunk < groups_.chunks(); ++chunk) {

@@ -29,16 +29,22 @@ class ChannelGroups {
   std::int64_t first_channel(std::int64_t group) const { return group * width_; }
   bool in_runs() const { return width_ == 1 && stride_ == 1; }
   std::int64_t chunk_begin(std::int64_t chunk) const { return chunk * chunk_rows_; }
-  std::int64_t chunk_end(std::int64_t chunk) const {
-    return std::min(rows(), (chunk + 1) * chunk_rows_);
+  std::int64_t chunk_end(std::int64_t chunk) const { return chunk_end(chunk, rows()); }
+  // Of the rows before `end`; the chunk's begin where there are none.
+  std::int64_t chunk_end(std::int64_t chunk, std::int64_t end) const {
+    return std::max(chunk_begin(chunk), std::min(end, (chunk + 1) * chunk_rows_));
   }
   std::int64_t channels() const { return channels_; }
 
   // body(offset of the first element, rows there) for each stretch of one chunk.
   template <class Body>
   void each_stretch(std::int64_t group, std::int64_t chunk, const Body& body) const {
-    std::int64_t begin = chunk_begin(chunk);
-    const std::int64_t end = chunk_end(chunk);
+    each_stretch_of(group, chunk_begin(chunk), chunk_end(chunk), body);
+  }
+  // Of these rows.
+  template <class Body>
+  void each_stretch_of(std::int64_t group, std::int64_t begin, std::int64_t end,
+                       const Body& body) const {
     while (begin < end) {
       const std::int64_t n = begin / space_, s = begin % space_;
       const std::int64_t rows = std::min(end - begin, space_ - s);
@@ -48,10 +54,11 @@ class ChannelGroups {
     }
   }
 
-  // body(offset, channel of the group) for each element of one chunk.
+  // body(offset, channel of the group) for each element of these rows.
   template <class Body>
-  void each_element(std::int64_t group, std::int64_t chunk, const Body& body) const {
-    each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
+  void each_element_of(std::int64_t group, std::int64_t begin, std::int64_t end,
+                       const Body& body) const {
+    each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
       for (std::int64_t r = 0; r < where.rows; ++r) {
         for (std::int64_t j = 0; j < where.lanes; ++j) body(at + r * where.stride + j, j);
       }

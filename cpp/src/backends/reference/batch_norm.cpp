@@ -1,4 +1,5 @@
 // Batch norm and its gradient, channel by channel in float64: statistics in two passes.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -12,6 +13,12 @@ struct Extents {
   std::int64_t n, c, s;
 
   explicit Extents(const Shape& x) : n(x[0]), c(x[1]), s(element_count(x) / (x[0] * x[1])) {}
+  // Those that count: the first ones.
+  Extents counted(const Call& call, std::size_t rows) const {
+    Extents part = *this;
+    if (call.get<ir::BatchNormAttributes>().counts_rows) part.n = *call.in<std::int64_t>(rows);
+    return part;
+  }
 
   double count() const { return static_cast<double>(n * s); }
   // Calls f with the offset of each element of a channel.
@@ -54,11 +61,12 @@ bool was(T given, double value, double size) {
 template <class T>
 void batch_norm(const Call& call) {
   const Extents e(call.in_shape(0));
+  const Extents counted = e.counted(call, ir::BatchNormOperands::rows);
   const double epsilon = call.get<ir::BatchNormAttributes>().epsilon;
   const T* x = call.in<T>(0);
   T* y = call.out<T>(0);
   for (std::int64_t c = 0; c < e.c; ++c) {
-    const auto [mean, variance] = statistics_of(e, x, c);
+    const auto [mean, variance] = statistics_of(counted, x, c);
     const double inverse_deviation = 1 / std::sqrt(variance + epsilon);
     const double gamma = static_cast<double>(call.in<T>(1)[c]);
     const double beta = static_cast<double>(call.in<T>(2)[c]);
@@ -79,7 +87,8 @@ void batch_norm(const Call& call) {
 // changes: they are found again from x, whose they are.
 template <class T>
 void batch_norm_gradient(const Call& call) {
-  const Extents e(call.in_shape(1));
+  const Extents all(call.in_shape(1));
+  const Extents e = all.counted(call, ir::BatchNormGradientOperands::rows);
   const T* dy = call.in<T>(0);
   const T* x = call.in<T>(1);
   T* dx = call.out<T>(0);
@@ -110,6 +119,9 @@ void batch_norm_gradient(const Call& call) {
           static_cast<double>(dy[k]) - (dbeta + normalized(k) * dgamma) / e.count();
       dx[k] = static_cast<T>(gamma * inverse_deviation * centred);
     });
+    for (std::int64_t i = e.n; i < all.n; ++i) {
+      std::fill_n(dx + (i * e.c + c) * e.s, e.s, T(0));
+    }
     call.out<T>(1)[c] = static_cast<T>(dgamma);
     call.out<T>(2)[c] = static_cast<T>(dbeta);
   }

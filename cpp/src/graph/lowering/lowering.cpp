@@ -15,6 +15,7 @@
 #include "graph/lowering/training_lowering.h"
 #include "graph/state/link_set.h"
 #include "layers/real_rows.h"
+#include "runtime/device_memory.h"
 #include "runtime/foreign_streams.h"
 #include "runtime/memory/parameter_store.h"
 #include "runtime/threads/interruption.h"
@@ -35,6 +36,7 @@ class Writer {
   Writer(const GraphState& state, std::int64_t batch, Mode mode, bool fewer = false)
       : state_(state), mode_(mode) {
     out_.lowering.takes_fewer_rows = fewer;
+    out_.lowering.kernels_count_rows = fewer && state.device && uses_host_memory(backend());
     out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
@@ -95,7 +97,7 @@ class Writer {
     for (std::size_t s = 0; s < out_.lowering.parameters.size(); ++s) {
       if (s >= out_.slots.size()) out_.slots.push_back({out_.lowering.parameters[s], "", kNone});
     }
-    out_.counts_rows = !out_.lowering.real_rows.empty();
+    out_.counts_rows = out_.lowering.step_values.contains(ir::StepInput::rows);
     find_integer_ranges(out_);
     if (!state_.constants.empty()) fold_constants(state_, out_);
     return std::move(out_);
@@ -104,10 +106,10 @@ class Writer {
  private:
   ir::Graph& graph() { return out_.lowering.graph; }
 
-  bool runs_on_gpu() const {
-    if (!state_.device) return false;
-    return gpu_of(backend_named(state_.device->backend(), state_.device->index())) >= 0;
+  const Backend& backend() const {
+    return backend_named(state_.device->backend(), state_.device->index());
   }
+  bool runs_on_gpu() const { return state_.device && gpu_of(backend()) >= 0; }
 
   // The one floating-point type that layers compute in: float32 for what they read in 16 bits.
   // Parameters are never that narrow.

@@ -12,6 +12,11 @@ using ir::ValueId;
 // outside.
 bool looks_at_indices(ir::Op op) { return op == ir::Op::check_indices || op == ir::Op::limit_rows; }
 
+bool counts_rows(const ir::Node& node) {
+  const auto* norm = std::get_if<ir::BatchNormAttributes>(&node.attributes);
+  return norm != nullptr && norm->counts_rows;
+}
+
 // Its gradient counts the picks of each row of the table.
 bool counts_picks(const ir::Node& node) {
   const auto* embedding = std::get_if<ir::EmbeddingAttributes>(&node.attributes);
@@ -30,7 +35,7 @@ std::string where_rows_meet(const Lowering& lowering) {
     if (std::ranges::none_of(node.inputs, has_rows) || looks_at_indices(node.op)) continue;
     const bool by_rows = std::ranges::all_of(node.outputs, has_rows) && !counts_picks(node);
     const bool sums_real = node.op == ir::Op::reduce && lowering.zeroed.contains(node.inputs[0]);
-    if (by_rows || sums_real) continue;
+    if (by_rows || sums_real || counts_rows(node)) continue;
     return node.layer == ir::kNone ? ir::name(node.op)
                                    : graph.layers[static_cast<std::size_t>(node.layer)];
   }
