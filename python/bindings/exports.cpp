@@ -15,16 +15,16 @@ const Names kMpsFunctions = {"create_system_default_device", "image_batch_increm
                              "image_batch_synchronize", "state_batch_increment_read_count",
                              "state_batch_synchronize"};
 const Names kNnNames = {
-    "Block",   "Input",       "Value",      "abs",           "activation",
-    "adam",    "adamw",       "attention",  "average_pool",  "batch_norm",
-    "clip",    "concatenate", "conv1d",     "conv2d",        "conv2d_transpose",
-    "cos",     "dense",       "dropout",    "embedding",     "exp",
-    "flatten", "gather",      "group_norm", "gru",           "layer_norm",
-    "log",     "loss",        "lstm",       "matmul",        "max_pool",
-    "maximum", "mean",        "minimum",    "model",         "positional_embedding",
-    "reshape", "residual",    "rmsprop",    "sequential",    "sgd",
-    "sin",     "sqrt",        "square",     "stop_gradient", "sum",
-    "tanh",    "where"};
+    "Block",   "Input",       "Value",      "abs",          "activation",
+    "adam",    "adamw",       "attention",  "average_pool", "batch_norm",
+    "clip",    "concatenate", "conv1d",     "conv2d",       "conv2d_transpose",
+    "cos",     "dense",       "dropout",    "embedding",    "exp",
+    "flatten", "gather",      "group_norm", "gru",          "layer_norm",
+    "log",     "loss",        "lstm",       "matmul",       "max_pool",
+    "maximum", "mean",        "minimum",    "model",        "positional_embedding",
+    "reshape", "residual",    "rmsprop",    "sequential",   "sgd",
+    "shared",  "sin",         "sqrt",       "square",       "stop_gradient",
+    "sum",     "tanh",        "where"};
 // Classes that are only returned, and kernels that Apple's graphs have and its headers do not.
 const Names kUnlisted = {"Block",
                          "ExecutableGraph",

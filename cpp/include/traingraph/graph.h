@@ -204,6 +204,9 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   // before: 65536 at the start. Nothing under another precision.
   std::optional<double> loss_scale() const;
   void set_training_tensor_parameters(const std::vector<TensorParameter>& parameters);
+  // Updates change the parameters of these layers alone. The others have no gradients; batch
+  // normalizations among them still normalize by the batch, and move their running statistics.
+  void train_only(const std::vector<LayerPtr>& layers);
   // From now on so many executions make one step: each adds its gradients to a sum, the last one
   // updates. Means of losses count a part each, so that equal micro-batches give what one large
   // batch gives, but for batch statistics. 1: every execution is a step.

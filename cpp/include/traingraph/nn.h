@@ -25,11 +25,12 @@
 #include <traingraph/nn/initializer.h>
 #include <traingraph/nn/value.h>
 #include <traingraph/optimizer.h>
+#include <traingraph/shared_layers.h>
 
 namespace traingraph::nn {
 
 // Given a graph and a tensor it makes a layer for that tensor's shape, adds it and returns the
-// result. It may be called again, and makes another layer then.
+// result. It may be called again, and makes another layer then, unless it is shared().
 class TRAINGRAPH_API Block {
  public:
   // What a block in front of this one has to know of it.
@@ -67,18 +68,24 @@ class TRAINGRAPH_API Block {
   // "dense(128)"
   const std::string& text() const { return text_; }
   Kind kind() const { return kind_; }
+  // Of shared(); null of others.
+  const std::shared_ptr<SharedLayers>& shared_layers() const { return shared_layers_; }
   static const ClassDescription& class_description();
 
  private:
   static Block of_layer(LayerPtr layer);
+  friend Block shared(std::vector<Block> blocks);
 
   std::string text_;
   std::shared_ptr<const Make> make_;  // shared: a block in a block in a block is copied at once
   Kind kind_;
+  std::shared_ptr<SharedLayers> shared_layers_;
 };
 
 // One after another.
 TRAINGRAPH_API Block sequential(std::vector<Block> blocks);
+// The same, whose layers have the same weights wherever it is called, also in several models.
+TRAINGRAPH_API Block shared(std::vector<Block> blocks);
 // x + blocks(x), or shortcut(x) + blocks(x) where shapes differ.
 TRAINGRAPH_API Block residual(std::vector<Block> blocks, std::vector<Block> shortcut = {});
 
@@ -205,6 +212,7 @@ struct ModelOptions {
   std::variant<std::string, OptimizerPtr> optimizer = "adam";
   std::string labels = "classes";  // of softmax cross entropy; or "one_hot"
   bool weights = false;            // whether 'w' weights each value of the loss
+  std::vector<Block> train = {};   // those of shared() whose weights change; none: all weights
   std::int64_t batch_size = 32;
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program
@@ -222,6 +230,7 @@ struct NetworkOptions {
   std::variant<std::string, OptimizerPtr> optimizer = "adam";
   std::string labels = "classes";
   bool weights = false;
+  std::vector<Block> train = {};
   std::int64_t batch_size = 32;
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program

@@ -29,6 +29,7 @@
 #include <traingraph/profile.h>
 #include <traingraph/reduction.h>
 #include <traingraph/resizing.h>
+#include <traingraph/shared_layers.h>
 #include <traingraph/softmax.h>
 #include <traingraph/support.h>
 #include <traingraph/tensor.h>

@@ -104,6 +104,19 @@ Block sequential(std::vector<Block> blocks) {
           kind};
 }
 
+Block shared(std::vector<Block> blocks) {
+  const Block inside = sequential(std::move(blocks));
+  const auto layers = std::make_shared<SharedLayers>();
+  Block result = layer_block(
+      "shared(" + inside.text().substr(std::string("sequential(").size()),
+      [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
+        return layers->run(graph, [&] { return inside(graph, x, before_rectifier); });
+      },
+      inside.kind());
+  result.shared_layers_ = layers;
+  return result;
+}
+
 Block residual(std::vector<Block> blocks, std::vector<Block> shortcut) {
   const Block inside = sequential(std::move(blocks));
   const Block outside = sequential(std::move(shortcut));
@@ -125,7 +138,8 @@ const ClassDescription& Block::class_description() {
   static const ClassDescription description =
       Describing<Block>("Block",
                         "Given a graph and a tensor it makes a layer for that tensor's shape, adds "
-                        "it and returns the result. Called again it makes another layer.")
+                        "it and returns the result. Called again it makes another layer, "
+                        "unless it is shared.")
           .not_copied()
           .repr(&Block::text);
   return description;

@@ -15,7 +15,8 @@ namespace traingraph::nn {
 struct Drawing {
   GraphPtr graph;
   std::int64_t batch_size;
-  std::vector<TensorPtr> stopped;  // no gradient flows through them
+  DataType data_type = DataType::kFloat32;  // of numbers
+  std::vector<TensorPtr> stopped = {};      // no gradient flows through them
 };
 
 struct Expression {

@@ -120,7 +120,7 @@ class Network {
       : options_(options),
         loss_(loss_of(options)),
         optimizer_(optimizer_of(options)),
-        drawing_{std::make_shared<Graph>(), options.batch_size, {}} {
+        drawing_{.graph = std::make_shared<Graph>(), .batch_size = options.batch_size} {
     if (options.outputs.empty()) {
       throw InvalidArgument("[model] expected 1 or more outputs but got none");
     }
@@ -146,6 +146,7 @@ class Network {
         std::make_shared<TrainingGraph>(std::vector<GraphPtr>{drawing_.graph}, loss_, optimizer_);
     training->add_inputs(inputs_, labels_, weights_);
     if (!drawing_.stopped.empty()) training->stop_gradient(drawing_.stopped);
+    if (!options_.train.empty()) training->train_only(trained_layers());
     declare_outputs(*training);
     training->compile(
         options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
@@ -165,6 +166,9 @@ class Network {
                             name + "' twice");
     }
     tensor->set_label(name);
+    if (input.input->options.data_type == DataType::kFloat64) {
+      drawing_.data_type = DataType::kFloat64;
+    }
     group.emplace_back(name, tensor);
     drawn_.emplace(&input, tensor);
   }
@@ -198,6 +202,26 @@ class Network {
     }
     draw(order, drawing_, drawn_);
     drawing_.graph->node(std::make_shared<ExpressionLoss>(), drawn_.at(value.expression().get()));
+  }
+
+  std::vector<LayerPtr> trained_layers() const {
+    const std::vector<LayerPtr> own = drawing_.graph->layers();
+    std::vector<LayerPtr> result;
+    for (const Block& block : options_.train) {
+      if (block.shared_layers() == nullptr) {
+        throw InvalidArgument("[model] expected blocks of shared() in train but got " +
+                              block.text());
+      }
+      const std::vector<LayerPtr> layers = block.shared_layers()->layers();
+      if (layers.empty() || std::ranges::find(own, layers.front()) == own.end()) {
+        throw InvalidArgument(
+            "[model] expected blocks in train that have weights and that the outputs or the loss "
+            "call but got " +
+            block.text());
+      }
+      result.insert(result.end(), layers.begin(), layers.end());
+    }
+    return result;
   }
 
   void declare_outputs(TrainingGraph& training) const {
@@ -258,6 +282,7 @@ std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptio
                          .optimizer = options.optimizer,
                          .labels = options.labels,
                          .weights = options.weights,
+                         .train = options.train,
                          .batch_size = options.batch_size,
                          .device = options.device,
                          .any_batch_size = options.any_batch_size};

@@ -44,8 +44,8 @@ Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) 
 Value::Value(double number)
     : Value(std::make_shared<const Expression>(
           call_text("number", number), std::vector<ExpressionPtr>{},
-          [number](Drawing&, const Sources&, bool) {
-            return Tensor::filled(TensorDescriptor({1}), number);
+          [number](Drawing& drawing, const Sources&, bool) {
+            return Tensor::filled(TensorDescriptor({1}, drawing.data_type), number);
           })) {}
 
 const std::string& Value::text() const { return expression_->text; }
@@ -153,7 +153,19 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
   LossDescriptor d;
   d.type = loss_named(name, "loss");
   d.reduction = ReductionType::kNone;
-  return layer<Loss>("loss", {prediction, labels}, d);
+  return made("loss", {prediction, labels}, [d](Drawing& drawing, const Sources& sources, bool) {
+    const auto node = [&](LayerPtr layer, const Sources& of) {
+      return drawing.graph->node(std::move(layer), of);
+    };
+    const TensorPtr &p = sources[0], &given = sources[1];
+    const bool is_number = given->data().bytes != nullptr && p->descriptor().shape != Shape{1};
+    if (!is_number) return node(std::make_shared<Loss>(d), sources);
+    // In the prediction's shape, also where that is not finite.
+    const TensorPtr condition =
+        node(std::make_shared<Comparison>(ComparisonOperation::kLess), {p, p});
+    const TensorPtr labels = drawing.graph->select({given, given}, condition);
+    return node(std::make_shared<Loss>(d), {p, labels});
+  });
 }
 
 }  // namespace traingraph::nn

@@ -242,6 +242,23 @@ void bind_images(py::module_& module) {
 
 // --- networks ------------------------------------------------------------------------------------
 
+// One, or several.
+std::vector<Block> trained_blocks(const Arguments& given) {
+  const py::object value = given["train"];
+  if (value.is_none()) return {};
+  if (py::isinstance<Block>(value)) return {py::cast<Block>(value)};
+  const Where where = given.where("train");
+  std::vector<Block> blocks;
+  for (const py::object& item : to_items(value, where)) {
+    const Where at = where.of_item(blocks.size());
+    if (!py::isinstance<Block>(item)) refuse(at, item);
+    blocks.push_back(py::cast<Block>(item));
+  }
+  if (blocks.empty())
+    throw InvalidArgument("[model] expected 1 or more blocks in train but got none");
+  return blocks;
+}
+
 // What both kinds of models take.
 template <class Options>
 void read_training(Options& options, const Arguments& given) {
@@ -261,6 +278,7 @@ void read_training(Options& options, const Arguments& given) {
   }
   options.labels = given.get<std::string>("labels");
   options.weights = given.get<bool>("weights");
+  options.train = trained_blocks(given);
   options.batch_size = given.get<Count>("batch_size");
   options.device = given.get<Device>("device");
   options.any_batch_size = given.get<bool>("any_batch_size");
@@ -297,11 +315,18 @@ std::shared_ptr<TrainingGraph> make_model(const Arguments& given) {
   return nn::model(std::move(blocks), options);
 }
 
+// A thread that adds layers of a shared block may wait for the GIL.
+TensorPtr called(const Block& block, const Arguments& given) {
+  const auto graph = given.get<GraphPtr>("graph");
+  const auto x = given.get<TensorPtr>("x");
+  const ReleasedGil released;
+  return block(graph, x);
+}
+
 py::object make_sequential(const Arguments& given) {
   const Block block = nn::sequential(blocks_of(given));
   if (given.form() == 0) return py::cast(block);
-  const auto graph = given.get<GraphPtr>("graph");
-  return py::cast(block(graph, given.get<TensorPtr>("x")));
+  return py::cast(called(block, given));
 }
 
 Block make_residual(const Arguments& given) {
@@ -318,6 +343,11 @@ void bind_networks(py::module_& module) {
                "traingraph.nn, layers of ML Compute, activations by name, and functions of a graph "
                "and a tensor.",
                make_sequential);
+  def_function(module, "shared", "Block", {layers},
+               "One after another, with the same weights wherever the block is called, also in "
+               "several models. Errors: ValueError for a source that needs weights of other shapes "
+               "than the first one did.",
+               [](const Arguments& given) { return nn::shared(blocks_of(given)); });
   def_function(module, "residual", "Block",
                {layers + ", *, shortcut: " + kBlocks + " | None = None"},
                "x + layers(x), or shortcut(x) + layers(x) where the shapes differ. Errors: "
@@ -325,8 +355,8 @@ void bind_networks(py::module_& module) {
                make_residual);
   const std::string training =
       "loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer | str = 'adam', "
-      "labels: str = 'classes', weights: bool = False, batch_size: int = 32, device: MLCDevice | "
-      "str = 'any', any_batch_size: bool = False";
+      "labels: str = 'classes', weights: bool = False, train: Block | Sequence[Block] | None = "
+      "None, batch_size: int = 32, device: MLCDevice | str = 'any', any_batch_size: bool = False";
   def_function(
       module, "model", "MLCTrainingGraph",
       {layers +
@@ -342,9 +372,10 @@ void bind_networks(py::module_& module) {
       "MLCGraphCompilationOptions.ANY_BATCH_SIZE. A loss that is a Value is trained on by the mean "
       "of its "
       "elements; nn.Input values that it alone reads are labels. The first output is the "
-      "prediction, others are declared as 'output1', 'output2', …. Types: input_type None is int32 "
+      "prediction, others are declared as 'output1', 'output2', …. train are blocks of nn.shared "
+      "whose weights alone the model changes. Types: input_type None is int32 "
       "before an embedding, else float32; classes are int32. Errors: ValueError that lists the "
-      "names of losses and optimizers.",
+      "names of losses and optimizers, or for a block in train that is not shared or not called.",
       make_model);
 }
 
@@ -365,8 +396,7 @@ void bind_nn(py::module_& module) {
         if (py::isinstance<nn::Value>(first) && given["x"].is_none()) {
           return py::cast(self(py::cast<nn::Value>(first)));
         }
-        const auto graph = given.get<GraphPtr>("graph");
-        return py::cast(self(graph, given.get<TensorPtr>("x")));
+        return py::cast(called(self, given));
       },
       Signature::Kind::kPairMethod);
   bind_weighted(module);

@@ -321,6 +321,24 @@ void TrainingGraph::set_training_tensor_parameters(const std::vector<TensorParam
   ++state_->changes;
 }
 
+void TrainingGraph::train_only(const std::vector<LayerPtr>& layers) {
+  const std::lock_guard lock(structure());
+  const std::vector<LayerPtr> own = this->layers();
+  std::set<TensorPtr> trained;
+  for (const LayerPtr& layer : layers) {
+    if (layer == nullptr || std::ranges::find(own, layer) == own.end()) {
+      throw InvalidArgument("[train_only] expected layers of this graph but got " +
+                            (layer == nullptr ? "none" : layer->description()));
+    }
+    for (const TensorParameter* parameter : layer->parameters()) trained.insert(parameter->tensor);
+  }
+  if (trained.empty()) {
+    throw InvalidArgument("[train_only] expected layers with parameters but got none");
+  }
+  state_->trained_alone = std::move(trained);
+  ++state_->changes;
+}
+
 Execution TrainingGraph::execute(const ExecutionArguments& arguments) {
   return state_->current_executor("execute")->submit(Run::step, arguments);
 }

@@ -14,6 +14,7 @@
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
 #include "graph/state/link_set.h"
+#include "graph/state/shared_layers_run.h"
 #include "graph/state/tensor_names.h"
 #include "layers/emitter.h"
 #include "runtime/memory/parameter_store.h"
@@ -180,8 +181,9 @@ std::vector<const TensorParameter*> updatable_parameters(const GraphState& snaps
   std::vector<const TensorParameter*> result;
   for (const NodeRecord& node : snapshot.nodes) {
     if (disabled.contains(node.layer.get())) continue;
-    const auto parameters = node.layer->parameters();
-    result.insert(result.end(), parameters.begin(), parameters.end());
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      if (snapshot.may_train(parameter->tensor)) result.push_back(parameter);
+    }
   }
   return result;
 }
@@ -246,11 +248,14 @@ TensorPtr Graph::node(const LayerPtr& layer, const TensorPtr& source) {
   return node(layer, std::vector<TensorPtr>{source});
 }
 
-TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sources,
+TensorPtr Graph::node(const LayerPtr& given, const std::vector<TensorPtr>& sources,
                       bool disable_update) {
   const std::lock_guard lock(structure());
-  if (layer == nullptr) throw InvalidArgument("[node] expected a layer but got none");
-  if (layer->owner_ != 0 && layer->owner_ != state_->number) {
+  if (given == nullptr) throw InvalidArgument("[node] expected a layer but got none");
+  const SharedLayers::Run* const sharing = state_->sharing;
+  const LayerPtr layer = sharing == nullptr ? given : state_->sharing->taken(given);
+  const bool may_be_others = sharing != nullptr && !sharing->is_first();
+  if (!may_be_others && layer->owner_ != 0 && layer->owner_ != state_->number) {
     throw InvalidArgument("[node] expected a layer of this graph but it belongs to another graph" +
                           at(*layer));
   }
@@ -260,7 +265,7 @@ TensorPtr Graph::node(const LayerPtr& layer, const std::vector<TensorPtr>& sourc
   NodeRecord record{layer, sources, {}, disable_update};
   name_by_place(record);  // what is refused is named too
   record.results = infer_results(*layer, sources);
-  layer->owner_ = state_->number;
+  if (layer->owner_ == 0) layer->owner_ = state_->number;
   name_by_place(state_->nodes.emplace_back(std::move(record)));
   ++state_->changes;
   return state_->nodes.back().results.front();

@@ -265,6 +265,12 @@ void describe_updates(Training& graph) {
       .action("set_training_tensor_parameters", &TrainingGraph::set_training_tensor_parameters,
               "Lets updates change these input tensors too.",
               {{"parameters", "The parameters of input tensors."}})
+      .action("train_only", &TrainingGraph::train_only,
+              "Lets updates change the parameters of these layers alone, which says nothing of "
+              "other graphs over them. Batch normalizations among the other layers still normalize "
+              "by the batch, and move their running statistics. Errors: ValueError for a layer of "
+              "another graph, or without any parameters.",
+              {{"layers", "Layers of these graphs."}})
       .settable("micro_batches", &TrainingGraph::micro_batches, &TrainingGraph::set_micro_batches,
                 "How many executions make one step: each adds its gradients to a sum, the last one "
                 "updates. Means of losses count a part each. 1 at the start.")

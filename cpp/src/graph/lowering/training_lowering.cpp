@@ -87,7 +87,8 @@ class TrainingWriter {
     };
     for (const NodeRecord& node : nodes_) {
       for (const TensorParameter* parameter : node.layer->parameters()) {
-        add(parameter->tensor, parameter->is_updatable && !node.disable_update);
+        add(parameter->tensor,
+            parameter->is_updatable && !node.disable_update && state_.may_train(parameter->tensor));
       }
     }
     for (const TensorParameter& p : state_.tensor_parameters) add(p.tensor, p.is_updatable);

@@ -13,6 +13,7 @@
 
 #include <traingraph/graph.h>
 #include <traingraph/mutex.h>
+#include <traingraph/shared_layers.h>
 
 #include "graph/state/begun_step.h"
 #include "graph/state/fit_place.h"
@@ -44,6 +45,7 @@ RecursiveMutex& structure();
 struct GraphState {
   std::uint64_t number = 0;  // unique in the process, from 1
   std::vector<NodeRecord> nodes;
+  SharedLayers::Run* sharing = nullptr;  // asked by node() for the layer to add; null: none
 
   bool training = false;
   std::vector<GraphPtr> graphs;
@@ -59,9 +61,10 @@ struct GraphState {
   std::vector<GradientHandle> gradient_handles;
   std::vector<GradientHandle> user_gradients;
   std::vector<TensorParameter> tensor_parameters;
-  std::set<TensorPtr> constants;   // of the last compile
-  std::shared_ptr<LinkSet> links;  // null: linked with nothing
-  int micro_batches = 1;           // executions that make one step
+  std::optional<std::set<TensorPtr>> trained_alone;  // layers' parameters; none: all are trained
+  std::set<TensorPtr> constants;                     // of the last compile
+  std::shared_ptr<LinkSet> links;                    // null: linked with nothing
+  int micro_batches = 1;                             // executions that make one step
   std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
   std::shared_ptr<KeptFitPlace> fit_place = std::make_shared<KeptFitPlace>();
   CompilationOptions options = CompilationOptions::kNone;
@@ -102,6 +105,10 @@ struct GraphState {
   bool knows(const Tensor* tensor) const;
   // Whether a node reads it.
   bool reads(const Tensor* tensor) const;
+  // Whether train_only() allows for it.
+  bool may_train(const TensorPtr& parameter) const {
+    return !trained_alone || trained_alone->contains(parameter);
+  }
   // What a gradient handle is the gradient of; null for other tensors.
   TensorPtr differentiated(const Tensor* gradient) const;
 };
