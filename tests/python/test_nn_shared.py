@@ -176,9 +176,8 @@ def test_other_batch_sizes_and_predict() -> None:
 def test_states_of_both_are_loaded() -> None:
     d, g = pair()
     again = pair()
-    for model in (d, g):
-        run(model, *([{"z": numbers(ROWS, 5)}] if model is d else []),
-            **({"real": numbers(ROWS, 1, 4, 4)} if model is d else {"z": numbers(ROWS, 5)}))  # fmt: skip
+    run(d, {"z": numbers(ROWS, 5)}, real=numbers(ROWS, 1, 4, 4))
+    run(g, z=numbers(ROWS, 5))
     again[0].load_state(d.state())
     again[1].load_state(g.state())
     given = numbers(ROWS, 5)
