@@ -103,6 +103,10 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     assert all(line.endswith(": ok") for line in lines + of_bytes + of_fits)
     first, last = map(float, run(tmp_path / "branches").split())
     assert last < first / 10
+    x, y, refusal = run(tmp_path / "networks_in_turn").splitlines()
+    assert abs(float(x) - 2) < 0.8
+    assert abs(float(y) - 1) < 0.8
+    assert refusal == "[model] expected blocks of shared() in train but got dense(2)"
     loss, accuracy = (float(line.split()[1]) for line in run(tmp_path / "mlp").splitlines())
     assert loss < 0.3
     assert accuracy > 0.95

@@ -100,11 +100,11 @@ def test_signatures_of_several_forms() -> None:
 def test_every_function_is_tried() -> None:
     blocks = {text.split("(")[0] for text in BLOCKS} - {"gelu", "softmax"}
     others = {"Block", "activation", "sequential", "model", "sgd", "adam", "adamw", "rmsprop"}
-    # test_nn_values.py tries them.
+    # test_nn_values.py and test_nn_shared.py try them.
     others |= {
         "Input", "Value", "abs", "clip", "concatenate", "cos", "exp", "gather", "log", "loss",
         "matmul", "maximum", "mean", "minimum", "sin", "sqrt", "square", "stop_gradient", "sum",
-        "tanh", "where",
+        "tanh", "where", "shared",
     }  # fmt: skip
     assert blocks | others == set(nn.__all__)
     assert tg.nn is nn

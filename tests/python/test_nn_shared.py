@@ -367,8 +367,8 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         "expected 1 or more blocks in train but got none",
     ),
     "a name": (
-        lambda: nn.model([BODY], input=3, train=["relu"]), TypeError,
-        r"expected train\[0\]: .*Block",
+        lambda: nn.model([BODY], input=3, train=["relu"]), tg.InvalidArgument,
+        r"expected blocks of shared\(\) in train but got relu",
     ),
     "a number": (
         lambda: nn.model([BODY], input=3, train=3), TypeError, r"expected train: .*Block",

@@ -247,13 +247,7 @@ std::vector<Block> trained_blocks(const Arguments& given) {
   const py::object value = given["train"];
   if (value.is_none()) return {};
   if (py::isinstance<Block>(value)) return {py::cast<Block>(value)};
-  const Where where = given.where("train");
-  std::vector<Block> blocks;
-  for (const py::object& item : to_items(value, where)) {
-    const Where at = where.of_item(blocks.size());
-    if (!py::isinstance<Block>(item)) refuse(at, item);
-    blocks.push_back(py::cast<Block>(item));
-  }
+  std::vector<Block> blocks = blocks_of(given, "train");
   if (blocks.empty())
     throw InvalidArgument("[model] expected 1 or more blocks in train but got none");
   return blocks;
