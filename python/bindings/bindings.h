@@ -16,6 +16,7 @@ void bind_optimizers(py::module_& module);
 void bind_execution(py::module_& module);
 void bind_graphs(py::module_& module);
 void bind_records(py::module_& module);
+void bind_notebook(const py::module_& module);
 void bind_check_gradients(py::module_& module);
 void bind_nn(py::module_& module);
 void bind_mps(py::module_& module);

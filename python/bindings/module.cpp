@@ -94,6 +94,7 @@ PYBIND11_MODULE(_core_of_main, module) {
   bind_records(module);
   bind_execution(module);
   bind_graphs(module);
+  bind_notebook(module);
   bind_check_gradients(module);
   bind_nn(module);
   list_exports(module);

@@ -57,6 +57,17 @@ class TRAINGRAPH_API Execution {
   std::shared_ptr<ExecutionState> state_;
 };
 
+struct GraphSummary {
+  struct Row {
+    std::int64_t id = 0;       // the layer's
+    std::string layer = {};    // description and label
+    std::string results = {};  // their shapes
+    std::int64_t parameters = 0;
+  };
+  std::vector<Row> rows;
+  std::int64_t parameters = 0;  // each tensor once
+};
+
 // Layers and the tensors between them.
 class TRAINGRAPH_API Graph {
  public:
@@ -91,6 +102,8 @@ class TRAINGRAPH_API Graph {
   std::vector<TensorPtr> result_tensors(const LayerPtr& layer) const;
   // A table: layer, result shape, parameters.
   std::string summary() const;
+  // What the table says: a row for each use of a layer.
+  GraphSummary summarized() const;
   // The graph as a DOT digraph.
   std::string summarized_dot_description() const;
 

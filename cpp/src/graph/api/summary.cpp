@@ -8,35 +8,40 @@
 
 namespace traingraph {
 
-std::string Graph::summary() const {
+GraphSummary Graph::summarized() const {
   const std::lock_guard lock(structure());
-  PlainStream text;
-  std::int64_t total = 0;
+  GraphSummary summary;
   std::set<const Tensor*> counted;
-  const auto line = [&](const std::string& id, const std::string& layer, const std::string& result,
-                        const std::string& count) {
+  for (const NodeRecord& node : state_->ordered_nodes()) {
+    const std::string& label = node.layer->label();
+    GraphSummary::Row row{node.layer->id(),
+                          node.layer->description() + (label.empty() ? "" : " '" + label + "'")};
+    for (const TensorParameter* parameter : node.layer->parameters()) {
+      const std::int64_t elements = element_count(parameter->tensor->descriptor().shape);
+      row.parameters += elements;
+      if (counted.insert(parameter->tensor.get()).second) summary.parameters += elements;
+    }
+    for (const TensorPtr& result : node.results) {
+      row.results += (row.results.empty() ? "" : " ") + to_string(result->descriptor().shape);
+    }
+    summary.rows.push_back(std::move(row));
+  }
+  return summary;
+}
+
+std::string Graph::summary() const {
+  const GraphSummary summary = summarized();
+  PlainStream text;
+  const auto line = [&](const auto& id, const std::string& layer, const std::string& result,
+                        const auto& count) {
     text << std::left << std::setw(4) << id << "  " << std::setw(42) << layer << "  "
          << std::setw(22) << result << "  " << count << "\n";
   };
   line("id", "layer", "result", "parameters");
-  for (const NodeRecord& node : state_->ordered_nodes()) {
-    const std::string& label = node.layer->label();
-    const std::string named = label.empty() ? "" : " '" + label + "'";
-    std::int64_t parameters = 0;
-    for (const TensorParameter* parameter : node.layer->parameters()) {
-      parameters += element_count(parameter->tensor->descriptor().shape);
-      if (counted.insert(parameter->tensor.get()).second) {
-        total += element_count(parameter->tensor->descriptor().shape);
-      }
-    }
-    std::string results;
-    for (const TensorPtr& result : node.results) {
-      results += (results.empty() ? "" : " ") + to_string(result->descriptor().shape);
-    }
-    line(std::to_string(node.layer->id()), node.layer->description() + named, results,
-         std::to_string(parameters));
+  for (const GraphSummary::Row& row : summary.rows) {
+    line(row.id, row.layer, row.results, row.parameters);
   }
-  text << "parameters: " << total << "\n";
+  text << "parameters: " << summary.parameters << "\n";
   return text.str();
 }
 

@@ -306,7 +306,6 @@ const ClassDescription& Graph::class_description() {
         .property("layers", &Graph::layers, "Each layer once, in order of first use.")
         .property("summarized_dot_description", &Graph::summarized_dot_description,
                   "The graph as a DOT digraph.")
-        .function("summary", &Graph::summary, "A table of layers, result shapes and parameters.")
         .function("source_tensors", &Graph::source_tensors,
                   "The sources of a layer; empty for a layer of another graph.",
                   {{"layer", kLayer}})
