@@ -346,6 +346,31 @@ def test_train_only_of_a_graph() -> None:
         training.train_only([])
 
 
+def test_an_embedding_that_is_not_trained_keeps_its_bits() -> None:
+    """Also where its rows are limited as they are looked up."""
+    graph, x = tg.MLCGraph(), tg.MLCTensor(shape=[ROWS], data_type="int32")
+    table = tg.MLCTensor(data=numbers(6, 2))
+    embedding = tg.MLCEmbeddingLayer(
+        descriptor=tg.MLCEmbeddingDescriptor(
+            embedding_count=6, embedding_dimension=2, maximum_norm=0.25
+        ),
+        weights=table,
+    )
+    last = full(2, 1, 3, np.float32)
+    tg.sequential(graph, x, [embedding, last])
+    y = tg.MLCTensor(shape=[ROWS, 1])
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+    )  # fmt: skip
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.train_only([last])
+    training.compile(device="cpu")
+    run(training, {"y": numbers(ROWS, 1)}, x=np.array([0, 3, 3, 5], np.int32))
+    training.synchronize_updates()
+    np.testing.assert_array_equal(table.data, numbers(6, 2))
+
+
 X = nn.Input(3)
 BODY = nn.shared([nn.dense(2)])
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {

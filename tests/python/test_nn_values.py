@@ -100,6 +100,9 @@ EXPRESSIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "a loss layer": (lambda p, y: nn.loss("huber", p, y) + 0.1 * nn.square(p),
                      lambda p, y: torch.nn.functional.huber_loss(p, y, reduction="none")
                      + 0.1 * p**2),
+    "a loss over classes": (
+        lambda p, y: nn.loss("softmax_cross_entropy", p, y) * nn.mean(p, axis=1),
+        lambda p, y: -(y * p.log_softmax(1)).sum(1, keepdim=True) * p.mean(1, keepdim=True)),
 }  # fmt: skip
 
 
@@ -115,6 +118,38 @@ def test_expressions(name: str, device: str) -> None:
     given = numbers(ROWS, 5), numbers(ROWS, 3, seed=1)
     expected = of_torch(lambda w, x, y: theirs(x @ w.T, y).mean(), weights, *given)
     assert_alike(gradients(model, {"x": given[0]}, {"target": given[1]}), expected)
+
+
+def test_a_loss_of_classes_with_weights() -> None:
+    """REINFORCE's: the values have an axis beside the batch, as inputs have."""
+    x, gain = nn.Input(5), nn.Input(1, name="gain")
+    action = nn.Input(1, name="action", data_type="int32")
+    logits = linear(5, 3)(x)
+    loss = gain * nn.loss("softmax_cross_entropy", logits, action)
+    model = nn.model(inputs=x, outputs=logits, loss=loss, optimizer=nn.sgd(1.0), batch_size=ROWS)
+    given, gains = numbers(ROWS, 5), numbers(ROWS, 1, seed=1)
+    actions = np.array([[0], [2], [1], [1]], np.int32)
+
+    def of_rewards(w: Any, x: Any, gain: Any) -> Any:
+        logs = (x @ w.T).log_softmax(1).gather(1, torch.tensor(actions).long())
+        return -(gain * logs).mean()
+
+    expected = of_torch(of_rewards, parameters(model), given, gains)
+    assert_alike(gradients(model, {"x": given}, {"gain": gains, "action": actions}), expected)
+    # Of positions too, and with a part of the batch.
+    picture, kind = nn.Input((3, 2, 2)), nn.Input((1, 2, 2), data_type="int32")
+    image = nn.model(
+        inputs=picture,
+        outputs=picture,
+        batch_size=ROWS,
+        loss=nn.loss("softmax_cross_entropy", picture, kind) + 0 * nn.mean(picture),
+    )
+    values = numbers(2, 3, 2, 2)
+    kinds = np.random.default_rng(0).integers(0, 3, (2, 1, 2, 2)).astype(np.int32)
+    found = image.evaluate(values, kinds).loss
+    theirs = torch.tensor(values), torch.tensor(kinds[:, 0]).long()
+    wanted = torch.nn.functional.cross_entropy(*theirs)
+    assert found == pytest.approx(float(wanted), rel=1e-5)
 
 
 def test_a_clipped_ratio_with_entropy() -> None:

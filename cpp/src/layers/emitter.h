@@ -35,7 +35,7 @@ struct Lowering {
   std::map<const Tensor*, ir::ValueId> parameter_values;
   // What those have become that a layer changes before it, and all behind it, read them.
   std::map<const Tensor*, ir::ValueId> replaced;
-  std::set<const Tensor*> frozen;  // of layers under disable_update: keep their bits
+  std::set<const Tensor*> frozen;  // by disable_update or train_only: keep their bits
   std::map<ir::StepInput, ir::ValueId> step_values;
 
   // The value of a parameter in its canonical shape: the shape of its first use, unless the store

@@ -154,17 +154,20 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
   d.type = loss_named(name, "loss");
   d.reduction = ReductionType::kNone;
   return made("loss", {prediction, labels}, [d](Drawing& drawing, const Sources& sources, bool) {
-    const auto node = [&](LayerPtr layer, const Sources& of) {
-      return drawing.graph->node(std::move(layer), of);
-    };
-    const TensorPtr &p = sources[0], &given = sources[1];
-    const bool is_number = given->data().bytes != nullptr && p->descriptor().shape != Shape{1};
-    if (!is_number) return node(std::make_shared<Loss>(d), sources);
-    // In the prediction's shape, also where that is not finite.
-    const TensorPtr condition =
-        node(std::make_shared<Comparison>(ComparisonOperation::kLess), {p, p});
-    const TensorPtr labels = drawing.graph->select({given, given}, condition);
-    return node(std::make_shared<Loss>(d), {p, labels});
+    const TensorPtr& p = sources[0];
+    const Shape& shape = p->descriptor().shape;
+    TensorPtr given = sources[1];
+    if (given->data().bytes != nullptr && shape != Shape{1}) {
+      // A number, in the prediction's shape, also where that is not finite.
+      const auto less = std::make_shared<Comparison>(ComparisonOperation::kLess);
+      given = drawing.graph->select({given, given}, drawing.graph->node(less, Sources{p, p}));
+    }
+    const TensorPtr result = drawing.graph->node(std::make_shared<Loss>(d), Sources{p, given});
+    // With the axis of classes, as sums keep theirs.
+    if (result->descriptor().shape.size() == shape.size() || shape.size() < 2) return result;
+    Shape kept = shape;
+    kept[1] = 1;
+    return drawing.graph->reshape(kept, result);
   });
 }
 

@@ -149,13 +149,15 @@ void bind_functions(py::module_& module) {
                  return nn::gather(value_in(given, "x"), value_in(given, "indices"),
                                    given.get<std::int64_t>("axis"));
                });
-  def_function(module, "loss", "Value", {"name: str, prediction: Value, labels: Value"},
-               "A loss by a model's names, of each row or element. Errors: ValueError that lists "
-               "the names.",
-               [](const Arguments& given) {
-                 return nn::loss(given.get<std::string>("name"), value_in(given, "prediction"),
-                                 value_in(given, "labels"));
-               });
+  def_function(
+      module, "loss", "Value", {"name: str, prediction: Value, labels: Value | float"},
+      "A loss by a model's names, of each row or element. Shapes: the prediction's; of a loss "
+      "over classes their axis has extent 1. labels may be a number. Errors: ValueError that lists "
+      "the names.",
+      [](const Arguments& given) {
+        return nn::loss(given.get<std::string>("name"), value_in(given, "prediction"),
+                        value_in(given, "labels"));
+      });
   def_function(
       module, "Input", "Value",
       {"shape: int | Sequence[int], *, name: str | None = None, data_type: MLCDataType | "

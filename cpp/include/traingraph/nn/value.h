@@ -77,7 +77,8 @@ TRAINGRAPH_API Value matmul(const Value& x, const Value& y);
 TRAINGRAPH_API Value gather(const Value& x, const Value& indices, std::int64_t axis = 1);
 // The same value, through which no gradient flows.
 TRAINGRAPH_API Value stop_gradient(const Value& x);
-// A loss layer's values, by a model's names, of each row or element.
+// A loss layer's values, by a model's names, of each row or element; of a loss over classes their
+// axis has extent 1. Labels may be a number.
 TRAINGRAPH_API Value loss(const std::string& name, const Value& prediction, const Value& labels);
 
 }  // namespace traingraph::nn

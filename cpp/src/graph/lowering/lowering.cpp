@@ -50,6 +50,11 @@ class Writer {
       throw InvalidArgument("[compile] expected at least one layer but the graph has none");
     }
     for (const NodeRecord& node : nodes_) {
+      for (const TensorParameter* parameter : node.layer->parameters()) {
+        if (!state.may_train(parameter->tensor)) {
+          out_.lowering.frozen.insert(parameter->tensor.get());
+        }
+      }
       if (!node.disable_update) continue;
       for (const auto& [name, tensor] : node.layer->named_parameters()) {
         out_.lowering.frozen.insert(tensor.get());
