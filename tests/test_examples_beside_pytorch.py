@@ -13,8 +13,8 @@ pytest.importorskip("sklearn")
 pytest.importorskip("torch")
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-# What the last line has to say, and from where to where that number is right. Before the first
-# update: 0 or less; about 100; about 45; and the 25 steps that the test compares.
+# What the last line has to say, and from where to where that number is right. At the beginning it
+# is about 0, 30, 45 and 25.
 PROGRAMS = {
     "autoencoder": (r"R² (\S+)", 0.7, 1),
     "dcgan": (r"epoch 12 distance (\S+)", 0, 5),
