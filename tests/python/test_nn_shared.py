@@ -15,6 +15,9 @@ Array = np.ndarray
 ROWS = 4
 
 
+everywhere = pytest.mark.parametrize("device", ["cpu", "reference"])
+
+
 def numbers(*shape: int, seed: int = 0, kind: type = np.float32) -> Array:
     return np.random.default_rng(seed).normal(size=shape).astype(kind)
 
@@ -124,8 +127,9 @@ def pair(device: str = "cpu", rows: int = ROWS) -> tuple[tg.MLCTrainingGraph, tg
     return d, g
 
 
-def test_each_model_changes_its_own_weights() -> None:
-    d, g = pair()
+@everywhere
+def test_each_model_changes_its_own_weights(device: str) -> None:
+    d, g = pair(device)
     x, z = numbers(ROWS, 1, 4, 4), numbers(ROWS, 5)
     assert bits(d).keys() == bits(g).keys()
     before = bits(g)
@@ -163,8 +167,9 @@ def test_frozen_weights_have_no_gradients() -> None:
     assert with_gradient == [True, True, True, False, False, False]
 
 
-def test_other_batch_sizes_and_predict() -> None:
-    d, g = pair()
+@everywhere
+def test_other_batch_sizes_and_predict(device: str) -> None:
+    d, g = pair(device)
     for rows in (ROWS, 7, 1):
         z = numbers(rows, 5)
         assert np.isfinite(run(d, {"z": z}, real=numbers(rows, 1, 4, 4)))
@@ -210,14 +215,15 @@ BLOCKS: dict[str, tuple[Callable[[], nn.Block], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@everywhere
 @pytest.mark.parametrize("name", BLOCKS)
-def test_models_have_the_same_weights(name: str) -> None:
+def test_models_have_the_same_weights(name: str, device: str) -> None:
     make, shape = BLOCKS[name]
     block = make()
     x = nn.Input(shape)
-    common: dict[str, Any] = {"loss": "mse", "batch_size": ROWS, "optimizer": nn.sgd(0.5)}
-    first = nn.model([block], input=shape, **common)
-    second = nn.model(inputs=x, outputs=block(x), loss="mse", batch_size=3)
+    common: dict[str, Any] = {"loss": "mse", "optimizer": nn.sgd(0.5), "device": device}
+    first = nn.model([block], input=shape, batch_size=ROWS, **common)
+    second = nn.model(inputs=x, outputs=block(x), loss="mse", batch_size=3, device=device)
     given = numbers(ROWS, *shape)
     assert tensors(first)[0] == tensors(second)[0]
     labels = {"y": np.ones_like(first.predict(given))}
@@ -416,7 +422,7 @@ def test_refusals(what: str) -> None:
 # --- labels that are numbers ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("device", ["cpu", "reference"])
+@everywhere
 def test_a_number_as_labels(device: str) -> None:
     x = nn.Input(2)
     given = np.array([[1, -2], [np.inf, 0.5], [3, 0]], np.float32)
