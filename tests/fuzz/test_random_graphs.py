@@ -31,7 +31,17 @@ def test_every_layer_and_every_optimizer_is_drawn() -> None:
     drawn = {node["layer"] for program in programs for node in program["nodes"].values()}
     assert drawn == set(LAYERS)
     assert {program["optimizer"]["kind"] for program in programs} == set(optimizers.RULES)
-    uses = ("loss_layer", "split", "inner", "user", "buffers", "rebound", "handles", "inference")
+    uses = (
+        "loss_layer",
+        "split",
+        "inner",
+        "user",
+        "buffers",
+        "rebound",
+        "handles",
+        "inference",
+        "any_batch",
+    )
     assert {key for program in programs for key in uses if program[key]} == set(uses)
     assert any(node.get("stop") for program in programs for node in program["nodes"].values())
 

@@ -175,4 +175,5 @@ def draw_uses(drawing: Drawing, program: Program) -> Program:
         "user": drawing.choice(going) if program["phases"] and drawing.chance(0.2) else None,
         "buffers": rebound or (keeps and drawing.chance(0.2)), "rebound": rebound,
         "waits": waits, "handles": drawing.chance(0.2), "inference": drawing.chance(0.2),
+        "any_batch": drawing.chance(0.5),
     }  # fmt: skip

@@ -53,6 +53,7 @@ def compiling(program: Program) -> list[str]:
     values = [n for n in trained(program) if n in program["values"]]
     options = [] if program["fused"] else ["DISABLE_LAYER_FUSION"]
     options += ["COMPUTE_ALL_GRADIENTS"] if program["input_gradients"] else []
+    options += ["ANY_BATCH_SIZE"] if program.get("any_batch") else []
     flags = " | ".join(f"tg.MLCGraphCompilationOptions.{name}" for name in options or ["NONE"])
     stopped = [f"{name}_0" for name, node in program["nodes"].items() if node.get("stop")]
     outputs = [f"'result {name}': {name}" for name in program["outputs"]]

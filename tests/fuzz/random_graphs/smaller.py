@@ -12,6 +12,7 @@ PLAIN = {
     "input_gradients": False, "separate": False, "continues": False, "waits": True,
     "reloads": False, "inference": False, "loss_layer": False, "split": 0, "inner": [],
     "user": None, "buffers": False, "rebound": False, "handles": False,
+    "any_batch": False,
     "optimizer": {
         "kind": "sgd", "common": {"learning_rate": 0.1},
         "own": {"momentum_scale": 0.0, "uses_nesterov_momentum": False},
