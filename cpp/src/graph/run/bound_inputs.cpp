@@ -220,7 +220,7 @@ BoundArray BoundInputs::bound(const BoundSlot& slot, const Job& job, const Store
     if (!is_there) check_range(slot.name, slot.range, type, stored.data);
   }
   BoundArray array{slot.value, static_cast<std::byte*>(stored.data.bytes), stored.data.owner};
-  const bool is_whole = type.shape == whole.shape;
+  const bool is_whole = &type == &whole || type.shape == whole.shape;
   if (!in_place) {
     array.slot = &slot.input->slot;
     array.bytes = ir::storage_bytes(whole, {});
