@@ -112,6 +112,9 @@ def test_steps_are_those_of_a_program_of_each_size(name: str, device: str) -> No
     np.testing.assert_allclose(losses, expected, rtol=2e-6)
     for key, array in right.items():
         np.testing.assert_allclose(state[key], array, rtol=1e-4, atol=3e-6, err_msg=key)
+    if device == "reference":
+        assert losses == expected
+        assert all(state[key].tobytes() == array.tobytes() for key, array in right.items())
 
 
 def mean_squares(
@@ -381,6 +384,17 @@ def test_nothing_is_compiled_after_compile() -> None:
 
 def test_a_graph_whose_rows_meet_compiles_for_each_size() -> None:
     assert len(compiled_sizes("largest", True)) == 14
+
+
+def test_a_layer_that_fixes_the_batch_is_named() -> None:
+    x, graph = tg.MLCTensor(shape=[6, 4]), tg.MLCGraph()
+    graph.transpose([1, 0], source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(options=ANY, device="cpu")
+    assert inference.execute(inputs_data={"x": np.ones((6, 4), np.float32)}).result.shape == (4, 6)
+    with pytest.raises(ValueError, match="expected batch size 6, which layer .* fixes, but got 5"):
+        inference.execute(inputs_data={"x": np.ones((5, 4), np.float32)}, options="synchronous")
 
 
 def test_batches_above_the_compiled_one_have_their_own_program() -> None:
