@@ -30,7 +30,7 @@ EDGES = {
     "backends/bnns": ["runtime", "backends/reference", "backends/cpu"],
     "backends/null": ["runtime", "backends/reference", "backends/cpu"],
     "backends/cuda": ["runtime"],
-    "backends/metal": ["ops", "runtime"],
+    "backends/metal": ["runtime"],
     # The explicit list of backends that are built in.
     "backends/registry.cpp": [
         "backends/bnns",
@@ -99,8 +99,7 @@ ROOMS = {
         "shaders": ["device"],
         "images": ["shaders"],
         "kernels": ["images"],
-        "compositions": [],
-        ".": ["compositions", "kernels"],
+        ".": ["kernels"],
     },
     "python/bindings": {
         "convert": [],

@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <limits>
 #include <set>
-#include <span>
 
 #include <traingraph/errors.h>
 
 #include "backends/cpu/cpu.h"
-#include "backends/metal/compositions/compositions.h"
 #include "interpreter.h"
 #include "ops/op.h"
 #include "passes/passes.h"
@@ -79,7 +77,6 @@ class Lacking final : public Backend {
                        (node.op == ir::Op::elementwise && node.outputs.size() > most_results_);
     return lacks ? Support::no("taken away") : whole_.supports(graph, node);
   }
-  std::span<const CompositionRule> compositions() const override { return metal::compositions(); }
   bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
              const std::vector<ValueId>& extra) const override {
     return whole_.fuses(graph, producer, list, extra);

@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
-#include <span>
 #include <type_traits>
 #include <utility>
 
 #include "ir/scalar_simplify.h"
-#include "ops/emit.h"
+#include "passes/compositions.h"
 #include "passes/passes.h"
 #include "runtime/threads/interruption.h"
 
@@ -20,6 +19,11 @@ using ir::Node;
 using ir::Op;
 using ir::Type;
 using ir::ValueId;
+
+struct Rule {
+  Op op;
+  Composition compose;
+};
 
 // Half of the results each: there are lists too long for a kernel.
 std::vector<ValueId> compose_elementwise(ir::Graph& graph, const Node& node) {
@@ -52,12 +56,25 @@ std::vector<ValueId> compose_elementwise(ir::Graph& graph, const Node& node) {
   return results;
 }
 
-// Scalar lists can be too long on any backend.
-Composition composition_of(Op op, const Backend& backend) {
-  if (op == Op::elementwise) return compose_elementwise;
-  const std::span<const CompositionRule> rules = backend.compositions();
-  const auto rule = std::ranges::find(rules, op, &CompositionRule::op);
-  return rule == rules.end() ? nullptr : rule->compose;
+constexpr Rule kRules[] = {
+    {Op::attention, compose_attention},
+    {Op::attention_gradient, compose_attention_gradient},
+    {Op::compare, compose_compare},
+    {Op::elementwise, compose_elementwise},
+    {Op::embedding, compose_embedding},
+    {Op::embedding_gradient, compose_embedding_gradient},
+    {Op::extremum, compose_extremum},
+    {Op::limit_rows, compose_limit_rows},
+    {Op::lstm, compose_lstm},
+    {Op::lstm_gradient, compose_lstm_gradient},
+    {Op::one_hot, compose_one_hot},
+    {Op::row_norm, compose_row_norm},
+    {Op::row_norm_gradient, compose_row_norm_gradient},
+};
+
+Composition composition_of(Op op) {
+  const auto* const rule = std::ranges::find(kRules, op, &Rule::op);
+  return rule == std::end(kRules) ? nullptr : rule->compose;
 }
 
 class Composing {
@@ -67,7 +84,7 @@ class Composing {
     result_.nodes.clear();
     for (const Node& node : graph.nodes) {
       check_compilation();
-      if (composition_of(node.op, backend_) == nullptr) {
+      if (composition_of(node.op) == nullptr) {
         result_.append(node);
       } else {
         add(node);
@@ -89,7 +106,7 @@ class Composing {
       result_.append(std::move(node));
       return true;
     }
-    const Composition compose = composition_of(node.op, backend_);
+    const Composition compose = composition_of(node.op);
     if (compose != nullptr && replace(node, compose)) return true;
     result_.append(std::move(node));
     return false;

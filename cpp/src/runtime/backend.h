@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -53,14 +52,6 @@ class Executable {
   virtual bool all_finite(DataType type, const std::byte* bytes, std::size_t length) const = 0;
 };
 
-// Emits what a node computes by other ops and returns its results; none where it has no such form.
-// Operands and results are float32 or float64, or no floating-point numbers.
-using Composition = std::vector<ir::ValueId> (*)(ir::Graph&, const ir::Node&);
-struct CompositionRule {
-  ir::Op op;
-  Composition compose;
-};
-
 // Facts about a backend that the core decides by.
 struct Traits {
   // What addresses within its memory have to be a multiple of, for its kernels to work on them.
@@ -84,8 +75,6 @@ class Backend {
 
   // Whether this application has a kernel.
   virtual Support supports(const ir::Graph& graph, const ir::Node& node) const = 0;
-  // What nodes without a kernel may become.
-  virtual std::span<const CompositionRule> compositions() const { return {}; }
   // Whether `producer` takes this list as its epilogue (inputs beyond the first in `extra`).
   virtual bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
                      const std::vector<ir::ValueId>& extra) const = 0;

@@ -4,7 +4,6 @@
 #include <traingraph/errors.h>
 #include <traingraph/mutex.h>
 
-#include "backends/metal/compositions/compositions.h"
 #include "backends/metal/device/executable.h"
 #include "backends/metal/device/ref.h"
 #include "backends/metal/kernels/entries.h"
@@ -42,7 +41,6 @@ class MetalBackend final : public TableBackend<KernelEntry>, DeviceMemory, Diagn
 
   // Memory is shared with the host. It is still the device's own: kernels need to know the buffer
   // of an address, and runs are in flight when run() has returned.
-  std::span<const CompositionRule> compositions() const override { return metal::compositions(); }
   const DeviceMemory* memory() const override { return this; }
   const Diagnostics* diagnostics() const override { return this; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const override {

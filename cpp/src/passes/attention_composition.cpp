@@ -2,9 +2,9 @@
 #include <cmath>
 #include <limits>
 
-#include "backends/metal/compositions/compositions.h"
+#include "passes/compositions.h"
 
-namespace traingraph::metal {
+namespace traingraph::passes {
 namespace {
 
 using ir::AttentionAttributes;
@@ -172,4 +172,4 @@ std::vector<ValueId> compose_attention_gradient(ir::Graph& graph, const ir::Node
   return Heads(graph, node, true).gradient();
 }
 
-}  // namespace traingraph::metal
+}  // namespace traingraph::passes

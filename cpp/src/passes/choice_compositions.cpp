@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <numeric>
 
-#include "backends/metal/compositions/compositions.h"
 #include "ir/extents.h"
+#include "passes/compositions.h"
 
-namespace traingraph::metal {
+namespace traingraph::passes {
 namespace {
 
 using ir::Comparison;
@@ -145,4 +145,4 @@ std::vector<ValueId> compose_one_hot(ir::Graph& graph, const ir::Node& node) {
   return {ops::apply1(graph, ir::Op::scatter, placing, {ones, node.inputs[0]})};
 }
 
-}  // namespace traingraph::metal
+}  // namespace traingraph::passes

@@ -3,9 +3,9 @@
 #include <numeric>
 #include <utility>
 
-#include "backends/metal/compositions/compositions.h"
+#include "passes/compositions.h"
 
-namespace traingraph::metal {
+namespace traingraph::passes {
 namespace {
 
 using ir::kNone;
@@ -282,4 +282,4 @@ std::vector<ValueId> compose_lstm_gradient(ir::Graph& graph, const ir::Node& nod
   return Backward(graph, node, o).results();
 }
 
-}  // namespace traingraph::metal
+}  // namespace traingraph::passes

@@ -1,9 +1,9 @@
 // Rows that are normalized, and rows of a table by index.
 #include <cmath>
 
-#include "backends/metal/compositions/compositions.h"
+#include "passes/compositions.h"
 
-namespace traingraph::metal {
+namespace traingraph::passes {
 namespace {
 
 using ir::Scalar;
@@ -175,4 +175,4 @@ std::vector<ValueId> compose_limit_rows(ir::Graph& graph, const ir::Node& node) 
   return ops::elementwise(graph, std::move(list), {x, norm.largest, norm.share, picked});
 }
 
-}  // namespace traingraph::metal
+}  // namespace traingraph::passes

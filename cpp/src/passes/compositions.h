@@ -1,17 +1,16 @@
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "ops/emit.h"
-#include "runtime/backend.h"
 
 // Ops written in others, by ops that every backend with arithmetic of its own has: scalar lists,
 // sums, products, pooling, batch norm, moved and picked elements.
-namespace traingraph::metal {
+namespace traingraph::passes {
 
-// The rules below.
-std::span<const CompositionRule> compositions();
+// Emits what the node computes and returns its results; none where it has no such form. Operands
+// and results are float32 or float64, or no floating-point numbers.
+using Composition = std::vector<ir::ValueId> (*)(ir::Graph&, const ir::Node&);
 
 std::vector<ir::ValueId> compose_attention(ir::Graph& graph, const ir::Node& node);
 std::vector<ir::ValueId> compose_attention_gradient(ir::Graph& graph, const ir::Node& node);
@@ -39,4 +38,4 @@ inline ir::ValueId number(ir::Graph& graph, DataType type, double value) {
   return ops::filled(graph, {type, {}, false}, value);
 }
 
-}  // namespace traingraph::metal
+}  // namespace traingraph::passes
