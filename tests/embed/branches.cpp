@@ -10,8 +10,7 @@ namespace nn = traingraph::nn;
 int main() {
   std::vector<float> columns, sums;
   for (int i = 0; i < 320; ++i) {
-    columns.insert(columns.end(),
-                   {static_cast<float>(i % 7) / 7, static_cast<float>(i % 11) / 11});
+    columns.insert(columns.end(), {static_cast<float>(i % 7) / 7, static_cast<float>(i % 11) / 11});
     sums.push_back(columns[columns.size() - 2] + columns.back());
   }
   const nn::Value x = nn::input({2}), y = nn::input({1});

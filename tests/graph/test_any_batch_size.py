@@ -393,7 +393,7 @@ def test_a_layer_that_fixes_the_batch_is_named() -> None:
     inference.add_inputs({"x": x})
     inference.compile(options=ANY, device="cpu")
     assert inference.execute(inputs_data={"x": np.ones((6, 4), np.float32)}).result.shape == (4, 6)
-    with pytest.raises(ValueError, match="expected batch size 6, which layer .* fixes, but got 5"):
+    with pytest.raises(ValueError, match=r"expected batch size 6, which layer .* fixes, but got 5"):
         inference.execute(inputs_data={"x": np.ones((5, 4), np.float32)}, options="synchronous")
 
 

@@ -54,8 +54,7 @@ nn::Size size_of(const Arguments& given, const char* name) {
 }
 
 std::optional<nn::Size> optional_size(const Arguments& given, const char* name) {
-  if (given[name].is_none()) return std::nullopt;
-  return size_of(given, name);
+  return given[name].is_none() ? std::nullopt : std::optional(size_of(given, name));
 }
 
 // A policy, or the rows and columns on both sides.
@@ -247,10 +246,9 @@ std::vector<Block> trained_blocks(const Arguments& given) {
   const py::object value = given["train"];
   if (value.is_none()) return {};
   if (py::isinstance<Block>(value)) return {py::cast<Block>(value)};
-  std::vector<Block> blocks = blocks_of(given, "train");
-  if (blocks.empty())
-    throw InvalidArgument("[model] expected 1 or more blocks in train but got none");
-  return blocks;
+  std::vector<Block> all = blocks_of(given, "train");
+  if (all.empty()) throw InvalidArgument("[model] expected 1 or more blocks in train but got none");
+  return all;
 }
 
 // What both kinds of models take.
@@ -362,14 +360,14 @@ void bind_networks(py::module_& module) {
       "A graph of these layers with input 'x' and labels 'y', compiled; or of what the outputs are "
       "made of. Shapes: x is (batch_size, *input); y is the prediction's, or for softmax cross "
       "entropy its classes, (batch_size), unless labels is 'one_hot'; with weights 'w' has one "
-      "number for each value of the loss. With any_batch_size smaller batches compile nothing: see "
-      "MLCGraphCompilationOptions.ANY_BATCH_SIZE. A loss that is a Value is trained on by the mean "
-      "of its "
-      "elements; nn.Input values that it alone reads are labels. The first output is the "
-      "prediction, others are declared as 'output1', 'output2', …. train are blocks of nn.shared "
-      "whose weights alone the model changes. Types: input_type None is int32 "
-      "before an embedding, else float32; classes are int32. Errors: ValueError that lists the "
-      "names of losses and optimizers, or for a block in train that is not shared or not called.",
+      "number for each value of the loss. any_batch_size: "
+      "MLCGraphCompilationOptions.ANY_BATCH_SIZE. "
+      "A loss that is a Value is trained on by the mean of its elements; nn.Input values that it "
+      "alone reads are labels. The first output is the prediction, others are declared as "
+      "'output1', 'output2', …. train are blocks of nn.shared whose weights alone the model "
+      "changes. Types: input_type None is int32 before an embedding, else float32; classes are "
+      "int32. Errors: ValueError that lists the names of losses and optimizers, or for a block in "
+      "train that is not shared or not called.",
       make_model);
 }
 
@@ -387,10 +385,9 @@ void bind_nn(py::module_& module) {
       "* x: The tensor that it reads there.",
       [](const Block& self, const Arguments& given) -> py::object {
         const py::object first = given["graph"];
-        if (py::isinstance<nn::Value>(first) && given["x"].is_none()) {
-          return py::cast(self(py::cast<nn::Value>(first)));
-        }
-        return py::cast(called(self, given));
+        const bool over_value = py::isinstance<nn::Value>(first) && given["x"].is_none();
+        return over_value ? py::cast(self(py::cast<nn::Value>(first)))
+                          : py::cast(called(self, given));
       },
       Signature::Kind::kPairMethod);
   bind_weighted(module);
