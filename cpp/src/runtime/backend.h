@@ -60,6 +60,9 @@ struct Traits {
   bool computes = true;
   // Whether it has kernels of a library under their own names (Op::named_kernel).
   bool named_kernels = false;
+  // Whether its batch norm in float32 and float64 may count the first rows alone. On the host's
+  // memory every backend's may.
+  bool counts_rows = false;
 };
 
 // Devices, memory and kernels of one kind. A backend whose kernels cannot work on host memory has

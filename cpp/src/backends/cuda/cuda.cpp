@@ -44,7 +44,7 @@ class CudaBackend final : public TableBackend<KernelEntry>,
     return gpu_.allocate(bytes);
   }
   const Traits& traits() const override {
-    static constexpr Traits kTraits{.alignment = kAlignment};
+    static constexpr Traits kTraits{.alignment = kAlignment, .counts_rows = true};
     return kTraits;
   }
   ir::Graph lowered(ir::Graph graph) const override {

@@ -36,7 +36,7 @@ class Writer {
   Writer(const GraphState& state, std::int64_t batch, Mode mode, bool fewer = false)
       : state_(state), mode_(mode) {
     out_.lowering.takes_fewer_rows = fewer;
-    out_.lowering.kernels_count_rows = fewer && state.device && uses_host_memory(backend());
+    out_.lowering.kernels_count_rows = fewer && state.device && kernels_count_rows();
     out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.micro_batched = state.micro_batches > 1;
@@ -113,6 +113,12 @@ class Writer {
 
   const Backend& backend() const {
     return backend_named(state_.device->backend(), state_.device->index());
+  }
+  bool kernels_count_rows() const {
+    if (uses_host_memory(backend())) return true;
+    const bool is_wide =
+        state_.precision == Precision::kFloat32 || state_.precision == Precision::kTf32;
+    return is_wide && backend().traits().counts_rows;
   }
   bool runs_on_gpu() const { return state_.device && gpu_of(backend()) >= 0; }
 

@@ -18,7 +18,11 @@ struct Plan {
   std::int64_t parts, length;         // of each channel's elements
   Divider by_run;
   double epsilon;
-  bool narrow;  // fewer than 2^31 elements
+  bool narrow;               // fewer than 2^31 elements
+  const std::int64_t* rows;  // how many of the N count, the first ones; null: all
+
+  // Elements of a channel that count.
+  __device__ std::int64_t counted() const { return rows == nullptr ? count : *rows * run; }
 
   // The offset of element k of a channel.
   __device__ std::int64_t offset(std::int64_t channel, std::int64_t k) const {
@@ -36,8 +40,9 @@ struct Plan {
 
   template <class T>
   __device__ T pivot(const T* x, std::int64_t channel) const {
-    return pivot_of(x[offset(channel, 0)], x[offset(channel, count / 2)],
-                    x[offset(channel, count - 1)]);
+    const std::int64_t counts = counted();
+    return pivot_of(x[offset(channel, 0)], x[offset(channel, counts / 2)],
+                    x[offset(channel, counts - 1)]);
   }
 };
 
@@ -45,15 +50,15 @@ struct Pair {
   double a, b;
 };
 
-// The work of a block: one part of one channel.
+// The work of a block: one part of a channel's first `count` elements.
 struct Share {
   std::int64_t channel, part, first, last;
 
-  __device__ explicit Share(const Plan& plan)
+  __device__ Share(const Plan& plan, std::int64_t count)
       : channel(blockIdx.x / plan.parts),
         part(blockIdx.x % plan.parts),
         first(part * plan.length),
-        last(first + plan.length < plan.count ? first + plan.length : plan.count) {}
+        last(first + plan.length < count ? first + plan.length : count) {}
 };
 
 // Adds pairs over the block; thread 0 writes them to partial (C, parts).
@@ -75,7 +80,7 @@ __device__ Pair sums_of(const Plan& plan, std::int64_t channel, const Pair* part
 template <class T, int kPack>
 __global__ void __launch_bounds__(kThreads)
     moments(const __grid_constant__ Plan plan, const T* x, Pair* partial) {
-  const Share share(plan);
+  const Share share(plan, plan.counted());
   const T shift = plan.pivot(x, share.channel);
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
@@ -105,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kPack, int kEpilogue>
 __global__ void __launch_bounds__(kThreads)
     normalize(const __grid_constant__ Plan plan, Normalized<T> a, const Pair* partial) {
-  const Share share(plan);
+  const Share share(plan, plan.count);
   const std::int64_t c = share.channel;
   Coefficients<T> of;
   if (a.given != nullptr) {
@@ -113,7 +118,8 @@ __global__ void __launch_bounds__(kThreads)
   } else {
     const Pair sum = sums_of(plan, c, partial);
     const double sums[] = {sum.a, sum.b};
-    const Moments found(sums, static_cast<double>(plan.pivot(a.x, c)), plan.count, plan.epsilon);
+    const Moments found(sums, static_cast<double>(plan.pivot(a.x, c)), plan.counted(),
+                        plan.epsilon);
     of = found.coefficients(a.gamma[c], a.beta[c], false);
     if (share.part == 0 && threadIdx.x == 0) found.write(a, c, of);
   }
@@ -149,7 +155,7 @@ __device__ Pack<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
 template <class T, int kPack, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
     gradient_sums(const __grid_constant__ Plan plan, Gradients<T> a, Pair* partial) {
-  const Share share(plan);
+  const Share share(plan, plan.counted());
   const T mean = a.mean[share.channel], inverse_deviation = a.inverse_deviation[share.channel];
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
@@ -172,7 +178,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kPack, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
     gradient_apply(const __grid_constant__ Plan plan, Gradients<T> a, const Pair* partial) {
-  const Share share(plan);
+  const Share share(plan, plan.count);
   const std::int64_t c = share.channel;
   const Pair sum = sums_of(plan, c, partial);
   if (share.part == 0 && threadIdx.x == 0) {
@@ -181,8 +187,9 @@ __global__ void __launch_bounds__(kThreads)
   }
   const T mean = a.mean[c], inverse_deviation = a.inverse_deviation[c];
   const T scale = a.gamma[c] * inverse_deviation;
-  const T dbeta = static_cast<T>(sum.a / static_cast<double>(plan.count));
-  const T dgamma = static_cast<T>(sum.b / static_cast<double>(plan.count));
+  const std::int64_t counted = plan.counted();
+  const T dbeta = static_cast<T>(sum.a / static_cast<double>(counted));
+  const T dgamma = static_cast<T>(sum.b / static_cast<double>(counted));
 #pragma unroll(kPack == 1 ? 4 : 2)
   for (std::int64_t k = share.first + threadIdx.x * kPack; k < share.last; k += kThreads * kPack) {
     const std::int64_t at = plan.offset(c, k);
@@ -191,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
     for (int v = 0; v < kPack; ++v) {
       const T z = (x.element[v] - mean) * inverse_deviation;
-      dy.element[v] = scale * (dy.element[v] - (dbeta + z * dgamma));
+      dy.element[v] = k < counted ? scale * (dy.element[v] - (dbeta + z * dgamma)) : T(0);
     }
     store(a.dx + at, dy);
   }
@@ -220,20 +227,22 @@ class BatchNorm final : public NodeKernel {
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     if (plan_.channels * plan_.count == 0) return;
-    if (operands_.gradient && plan_.count <= 2) {
-      const FewValues few{plan_.channels, plan_.count, plan_.run, plan_.epsilon};
+    Plan plan = plan_;
+    plan.rows = operands_.rows(pointers);
+    if (operands_.gradient && plan.count <= 2 && plan.rows == nullptr) {
+      const FewValues few{plan.channels, plan.count, plan.run, plan.epsilon};
       enqueue_few_values(few, operands_.gradients<T>(pointers), stream);
-    } else if (plan_.run == 1) {
-      const Columns columns{plan_.channels, plan_.count, plan_.epsilon};
+    } else if (plan.run == 1) {
+      const Columns columns{plan.channels, plan.count, plan.epsilon, plan.rows};
       if (operands_.gradient) {
         enqueue_columns(columns, gradients(pointers, stream), stream);
       } else {
         enqueue_columns(columns, operands_.normalized<T>(pointers), operands_.epilogue, stream);
       }
     } else if (packs_) {
-      enqueue<Pack<T>::kElements>(pointers, stream);
+      enqueue<Pack<T>::kElements>(plan, pointers, stream);
     } else {
-      enqueue<1>(pointers, stream);
+      enqueue<1>(plan, pointers, stream);
     }
     check_launch("batch_norm");
   }
@@ -258,25 +267,25 @@ class BatchNorm final : public NodeKernel {
   }
 
   template <int kPack>
-  void enqueue(Pointers pointers, cudaStream_t stream) const {
-    const auto blocks = static_cast<unsigned>(plan_.channels * plan_.parts);
+  void enqueue(const Plan& plan, Pointers pointers, cudaStream_t stream) const {
+    const auto blocks = static_cast<unsigned>(plan.channels * plan.parts);
     Pair* const partial = workspace<Pair>(pointers);
     if (operands_.gradient) {
       const Gradients<T> a = gradients(pointers, stream);
       const bool relu = a.result != nullptr;
       auto* const sums = relu ? gradient_sums<T, kPack, true> : gradient_sums<T, kPack, false>;
       auto* const apply = relu ? gradient_apply<T, kPack, true> : gradient_apply<T, kPack, false>;
-      sums<<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
-      apply<<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+      sums<<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+      apply<<<blocks, kThreads, 0, stream>>>(plan, a, partial);
       return;
     }
     const Normalized<T> a = operands_.normalized<T>(pointers);
     if (a.given == nullptr) {
-      moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan_, a.x, partial);
+      moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan, a.x, partial);
     }
     with_epilogue(operands_.epilogue, [&](auto epilogue) {
       normalize<T, kPack, decltype(epilogue)::value>
-          <<<blocks, kThreads, 0, stream>>>(plan_, a, partial);
+          <<<blocks, kThreads, 0, stream>>>(plan, a, partial);
     });
   }
 
@@ -330,8 +339,9 @@ bool channels_innermost(const ir::Graph& graph, const ir::Node& node) {
 // Whether BatchNormRows takes the node.
 bool goes_by_rows(const ir::Graph& graph, const ir::Node& node) {
   constexpr std::int64_t kManyRows = 4096;
-  const auto coefficients = std::get<ir::BatchNormAttributes>(node.attributes).coefficients;
-  if (coefficients == ir::Coefficients::alone) return true;
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  if (attributes.counts_rows) return false;
+  if (attributes.coefficients == ir::Coefficients::alone) return true;
   const ir::Type& type = graph.type(node.inputs[0]);
   const std::int64_t channels = type.shape[1];
   const std::int64_t rows = channels == 0 ? 0 : type.elements() / channels;
@@ -342,6 +352,17 @@ bool goes_by_rows(const ir::Graph& graph, const ir::Node& node) {
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
   if (goes_by_rows(graph, node)) return make_floating_or_half<BatchNormRows>(graph, node, context);
   return make_floating<BatchNorm>(graph, node, context);
+}
+
+// What counts rows has kernels for plain layouts alone.
+LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
+  if (!std::get<ir::BatchNormAttributes>(node.attributes).counts_rows) {
+    return normalization_layouts(graph, node);
+  }
+  LayoutChoice plain;
+  plain.inputs.resize(node.inputs.size());
+  plain.outputs.resize(node.outputs.size());
+  return plain;
 }
 
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
@@ -367,8 +388,10 @@ bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  const auto& own = std::get<ir::BatchNormAttributes>(node.attributes).epilogue;
-  return own.empty() && !list.empty() &&
+  const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
+  // Operands of a list would stand where the number of rows does.
+  if (attributes.counts_rows && list.inputs > 1) return false;
+  return attributes.epilogue.empty() && !list.empty() &&
          takes(graph, node, list, extra.data(), static_cast<int>(extra.size()));
 }
 
@@ -376,10 +399,14 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
   if (attributes.has_residual_pair) return Support::no("a residual pair");
   const ir::ScalarList& list = attributes.epilogue;
-  const std::size_t own = node.op == ir::Op::batch_norm ? 3 : 5;
+  const std::size_t own =
+      (node.op == ir::Op::batch_norm ? 3 : 5) + (attributes.counts_rows ? 1 : 0);
   if (!list.empty() &&
       !takes(graph, node, list, node.inputs.data() + own, std::max(0, list.inputs - 1))) {
     return Support::no("a list that is no epilogue of batch norm");
+  }
+  if (attributes.counts_rows && ir::is_half(graph.type(node.inputs[0]).data_type)) {
+    return Support::no("rows that do not count, in 16 bits");
   }
   return supports_floating_or_half(graph, node);
 }
@@ -403,8 +430,8 @@ bool batch_norm_has_relu_mask(const ir::Graph& graph, const ir::Node& node) {
 }
 
 std::vector<KernelEntry> batch_norm_entries() {
-  return {{ir::Op::batch_norm, supports, make, normalization_layouts, fuses},
-          {ir::Op::batch_norm_gradient, supports, make, normalization_layouts, fuses}};
+  return {{ir::Op::batch_norm, supports, make, layouts, fuses},
+          {ir::Op::batch_norm_gradient, supports, make, layouts, fuses}};
 }
 
 }  // namespace traingraph::cuda

@@ -176,6 +176,9 @@ class BatchNormOperands {
             added_ < inputs_.size() ? out<S>(p, 3) : nullptr};
   }
 
+  // How many rows count; null: all.
+  const std::int64_t* rows(Pointers p) const { return in<std::int64_t>(p, rows_); }
+
   bool gradient = false;
   int epilogue = 0;
 
@@ -195,6 +198,7 @@ class BatchNormOperands {
   // Positions of a gradient's prologue operands among the inputs.
   static constexpr std::size_t kNowhere = 16;
   std::size_t dy_ = 0, added_ = kNowhere, result_ = kNowhere, beta_ = kNowhere;
+  std::size_t rows_ = kNowhere;
   // Positions of a forward op's coefficients: its own among inputs or results, and those of
   // `added`.
   std::size_t given_ = kNowhere, kept_ = kNowhere, of_added_ = kNowhere;
@@ -210,6 +214,9 @@ void enqueue_dy_sum(std::int64_t elements, const Gradients<T>& a, cudaStream_t s
 struct Columns {
   std::int64_t channels, count;  // C, N
   double epsilon;
+  const std::int64_t* rows;  // how many of them count, the first ones; null: all
+
+  __device__ std::int64_t counted() const { return rows == nullptr ? count : *rows; }
 };
 
 template <class T>

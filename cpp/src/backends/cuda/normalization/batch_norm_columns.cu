@@ -33,18 +33,19 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
   const int row = static_cast<int>(threadIdx.x) / kColumns;
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kColumns + column;
   const bool there = c < plan.channels;
+  const std::int64_t counted = plan.counted();
   Pair sum = {0, 0};
   const T shift = there ? a.x[c] : T(0);
   if (there && a.given == nullptr) {
 #pragma unroll 4
-    for (std::int64_t n = row; n < plan.count; n += kRows) {
+    for (std::int64_t n = row; n < counted; n += kRows) {
       const double difference = static_cast<double>(a.x[n * plan.channels + c] - shift);
       sum.a += difference;
       sum.b += difference * difference;
     }
     if (too_large<T>(sum.b)) {
       sum = {0, 0};
-      for (std::int64_t n = row; n < plan.count; n += kRows) {
+      for (std::int64_t n = row; n < counted; n += kRows) {
         add_square(a.x[n * plan.channels + c], shift, sum.a, sum.b);
       }
     }
@@ -56,7 +57,7 @@ __global__ void __launch_bounds__(kColumns* kRows) forward(Columns plan, Normali
     of = a.given[c];
   } else {
     const double sums[] = {sum.a, sum.b};
-    const Moments found(sums, static_cast<double>(shift), plan.count, plan.epsilon);
+    const Moments found(sums, static_cast<double>(shift), counted, plan.epsilon);
     of = found.coefficients(a.gamma[c], a.beta[c], false);
     if (row == 0) found.write(a, c, of);
   }
@@ -77,10 +78,11 @@ __global__ void __launch_bounds__(kColumns* kRows) gradient(Columns plan, Gradie
   const T mean = there ? a.mean[c] : T(0);
   const T inverse_deviation = there ? a.inverse_deviation[c] : T(0);
   auto dy_at = [&](std::int64_t at) { return kMasked && a.result[at] <= T(0) ? T(0) : a.dy[at]; };
+  const std::int64_t counted = plan.counted();
   Pair sum = {0, 0};
   if (there) {
 #pragma unroll 4
-    for (std::int64_t n = row; n < plan.count; n += kRows) {
+    for (std::int64_t n = row; n < counted; n += kRows) {
       const std::int64_t at = n * plan.channels + c;
       const T dy = dy_at(at);
       sum.a += static_cast<double>(dy);
@@ -94,13 +96,13 @@ __global__ void __launch_bounds__(kColumns* kRows) gradient(Columns plan, Gradie
     a.dgamma[c] = static_cast<T>(sum.b);
   }
   const T scale = a.gamma[c] * inverse_deviation;
-  const T dbeta = static_cast<T>(sum.a / static_cast<double>(plan.count));
-  const T dgamma = static_cast<T>(sum.b / static_cast<double>(plan.count));
+  const T dbeta = static_cast<T>(sum.a / static_cast<double>(counted));
+  const T dgamma = static_cast<T>(sum.b / static_cast<double>(counted));
 #pragma unroll 4
   for (std::int64_t n = row; n < plan.count; n += kRows) {
     const std::int64_t at = n * plan.channels + c;
     const T z = (a.x[at] - mean) * inverse_deviation;
-    a.dx[at] = scale * (dy_at(at) - (dbeta + z * dgamma));
+    a.dx[at] = n < counted ? scale * (dy_at(at) - (dbeta + z * dgamma)) : T(0);
   }
 }
 

@@ -15,6 +15,9 @@ BatchNormOperands::BatchNormOperands(const ir::Graph&, const ir::Node& node)
     y_ = kNowhere;
     mean_ = 0;
   }
+  if (attributes.counts_rows) {
+    rows_ = gradient ? ir::BatchNormGradientOperands::rows : ir::BatchNormOperands::rows;
+  }
   if (attributes.adds_normalized) of_added_ = ir::BatchNormOperands::added_coefficients;
   const ir::ScalarList& list = attributes.epilogue;
   if (list.empty()) return;
