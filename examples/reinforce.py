@@ -27,7 +27,10 @@ gain = nn.Input(1, name="gain")
 logs = nn.dense(2)(nn.dense(64, activation="relu")(state))
 logs = nn.activation("log_softmax")(logs)
 loss = -gain * nn.gather(logs, action)
-agent = nn.model(inputs=state, outputs=logs, loss=loss, optimizer=nn.adam(0.005), batch_size=1)
+agent = nn.model(
+    inputs=state, outputs=logs, loss=loss, optimizer=nn.adam(0.005),
+    batch_size=300, any_batch_size=True,
+)  # fmt: skip
 
 lengths = []
 for _ in range(200):

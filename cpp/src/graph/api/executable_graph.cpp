@@ -3,6 +3,8 @@
 #include <traingraph/errors.h>
 #include <traingraph/graph.h>
 
+#include <algorithm>
+
 #include "graph/lowering/loss_scaling.h"
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
