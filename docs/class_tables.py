@@ -5,7 +5,8 @@ python docs/class_tables.py
 Between `<!-- arguments: NAME -->` and `<!-- end -->` stands what the constructor of a class takes;
 between `<!-- support -->` and `<!-- end -->` in which types each device computes each layer, and
 how, or why it does not. Of devices that are not there the table keeps what it says. Between
-`<!-- layers -->` and `<!-- end -->` stands what that table says of float32.
+`<!-- layers -->` and `<!-- end -->` stands what that table says of float32, and between
+`<!-- signatures -->` and `<!-- end -->` what the headers of traingraph::nn declare.
 """
 
 import re
@@ -16,8 +17,10 @@ from traingraph._core import stand_ins, why_unsupported
 import traingraph
 
 DOCS = Path(__file__).resolve().parent
-PAGES = [*sorted((DOCS / "classes").glob("*.md")), DOCS / "support.md"]
+PAGES = [*sorted((DOCS / "classes").glob("*.md")), DOCS / "cpp.md", DOCS / "support.md"]
 LAYERS = "<!-- layers -->\n"
+SIGNATURES = re.compile(r"(<!-- signatures -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
+DECLARED = re.compile(r"^(?:struct \w+Options \{.*?^\};|TRAINGRAPH_API \w[^;]*;)", re.M | re.S)
 # What a cell of that table may be beside a reason.
 WORDS = ("runs", "composed", "runs by loops", "runs, in part by loops", "not run")
 TABLE = re.compile(r"(<!-- (arguments: (\w+)|support) -->\n)(.*?)(<!-- end -->\n)", re.DOTALL)
@@ -113,6 +116,17 @@ def support(before: str) -> str:
     return text
 
 
+def signatures() -> str:
+    """Functions of traingraph::nn and the structs that they take."""
+    folder = DOCS.parent / "cpp/include/traingraph"
+    headers = [folder / name for name in ("nn.h", "nn/value.h", "nn/initializer.h")]
+    found = [text for path in headers for text in DECLARED.findall(path.read_text())]
+    lines = [
+        re.sub(r"\n {2,}(?=\S)", " ", text) if "struct" not in text else text for text in found
+    ]
+    return "```text\n" + "\n".join(lines).replace("TRAINGRAPH_API ", "") + "\n```\n"
+
+
 def updated(page: str) -> str:
     """The text of a page with its tables as they are now."""
 
@@ -121,6 +135,7 @@ def updated(page: str) -> str:
         return begin + (arguments(name) if name else support(before)) + end
 
     page = TABLE.sub(table, page)
+    page = SIGNATURES.sub(lambda found: found[1] + signatures() + found[3], page)
     return with_layers(page) if LAYERS in page else page
 
 
