@@ -109,7 +109,8 @@ def steps(
 def test_steps_are_those_of_a_program_of_each_size(name: str, device: str) -> None:
     losses, state = steps(name, device, SIZES, any_batch_size=True)
     expected, right = steps(name, device, SIZES)
-    np.testing.assert_allclose(losses, expected, rtol=2e-6)
+    # Losses are sums of terms of about 1, of either sign.
+    np.testing.assert_allclose(losses, expected, rtol=2e-6, atol=2e-7)
     for key, array in right.items():
         np.testing.assert_allclose(state[key], array, rtol=1e-4, atol=3e-6, err_msg=key)
     if device == "reference":
@@ -159,6 +160,11 @@ def forward(network: Any, training: Any, data: dict[str, Any], **outputs: Any) -
     return training.execute_forward(outputs_data=outputs, batch_size=rows, options="synchronous")
 
 
+def wide(device: str) -> tuple[str, float]:
+    """The widest type that a device computes in, and what its results may deviate by."""
+    return ("float32", 4e-6) if device == "metal" else ("float64", 1e-12)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize(
     ("device", "dtype", "bound"),
@@ -167,6 +173,8 @@ def forward(network: Any, training: Any, data: dict[str, Any], **outputs: Any) -
 def test_what_is_read_has_the_rows_of_the_call(
     device: str, dtype: str, bound: float, reduction: str
 ) -> None:
+    if device == "metal":
+        dtype, bound = wide(device)
     runs = [mean_squares(dtype, device, options, reduction) for options in (ANY, NONE)]
     for rows in (4, 1, 5, 6, 2):
         found = []
@@ -192,8 +200,9 @@ def test_what_is_read_has_the_rows_of_the_call(
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_micro_batches_of_different_sizes(device: str, reduction: str) -> None:
+    dtype, bound = wide(device)
     runs = [
-        mean_squares("float64", device, options, reduction, micro_batches=3, dropout=0.4)
+        mean_squares(dtype, device, options, reduction, micro_batches=3, dropout=0.4)
         for options in (ANY, NONE)
     ]
     for sizes in ((2, 3, 1), (6, 6, 6), (1, 1, 4)):
@@ -202,14 +211,15 @@ def test_micro_batches_of_different_sizes(device: str, reduction: str) -> None:
                 training.execute(**given(network, 0, rows))
             training.synchronize_updates()
         for mine, theirs in zip(runs[0][0].parameters(), runs[1][0].parameters(), strict=True):
-            np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+            np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_gradients_from_outside(device: str) -> None:
     found = []
+    dtype, bound = wide(device)
     for options in (ANY, NONE):
-        network = Network("float64")
+        network = Network(dtype)
         training = tg.MLCTrainingGraph(
             graph_objects=[network.graph], optimizer=tg.MLCSGDOptimizer(learning_rate=0.5)
         )
@@ -228,7 +238,7 @@ def test_gradients_from_outside(device: str) -> None:
         training.synchronize_updates()
         found.append(network.parameters())
     for mine, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=bound)
 
 
 def test_gradients_of_another_number_of_rows_are_refused() -> None:
