@@ -323,16 +323,21 @@ def test_a_new_head_on_a_trained_body() -> None:
     assert weights == {"4.FullyConnected.weights", "4.FullyConnected.biases"}
 
 
-def test_train_only_of_a_graph() -> None:
-    graph, x = tg.MLCGraph(), tg.MLCTensor(shape=[ROWS, 2])
-    layers = [full(2, 3, 1, np.float32), full(3, 1, 3, np.float32)]
-    tg.sequential(graph, x, layers)
+def trained_by_squares(graph: tg.MLCGraph, x: tg.MLCTensor) -> tg.MLCTrainingGraph:
     y = tg.MLCTensor(shape=[ROWS, 1])
     training = tg.MLCTrainingGraph(
         graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
         optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
     )  # fmt: skip
     training.add_inputs({"x": x}, loss_labels={"y": y})
+    return training
+
+
+def test_train_only_of_a_graph() -> None:
+    graph, x = tg.MLCGraph(), tg.MLCTensor(shape=[ROWS, 2])
+    layers = [full(2, 3, 1, np.float32), full(3, 1, 3, np.float32)]
+    tg.sequential(graph, x, layers)
+    training = trained_by_squares(graph, x)
     training.compile(device="cpu")
     for trained in ([layers[1]], [layers[0]], layers):
         training.train_only(trained)
@@ -364,12 +369,7 @@ def test_an_embedding_that_is_not_trained_keeps_its_bits() -> None:
     )
     last = full(2, 1, 3, np.float32)
     tg.sequential(graph, x, [embedding, last])
-    y = tg.MLCTensor(shape=[ROWS, 1])
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
-    )  # fmt: skip
-    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training = trained_by_squares(graph, x)
     training.train_only([last])
     training.compile(device="cpu")
     run(training, {"y": numbers(ROWS, 1)}, x=np.array([0, 3, 3, 5], np.int32))

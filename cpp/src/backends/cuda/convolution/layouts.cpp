@@ -5,6 +5,7 @@
 
 #include "backends/cuda/convolution/convolution.h"
 #include "backends/cuda/convolution/space_to_depth.h"
+#include "runtime/table_backend.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -44,9 +45,7 @@ bool uses_tensor_cores(const ir::Graph& graph, const ir::Node& node) {
 }
 
 LayoutChoice convolution_layouts(const ir::Graph& graph, const ir::Node& node) {
-  LayoutChoice choice;
-  choice.inputs.resize(node.inputs.size());
-  choice.outputs.resize(node.outputs.size());
+  LayoutChoice choice = plain_layouts(node);
   if (!uses_tensor_cores(graph, node)) return choice;
   std::fill(choice.inputs.begin(), choice.inputs.end(), ir::channels_last(4));
   std::fill(choice.outputs.begin(), choice.outputs.end(), ir::channels_last(4));

@@ -6,6 +6,7 @@
 #include "backends/cuda/convolution/layouts.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/normalization/batch_norm.h"
+#include "runtime/table_backend.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -356,13 +357,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 
 // What counts rows has kernels for plain layouts alone.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
-  if (!std::get<ir::BatchNormAttributes>(node.attributes).counts_rows) {
-    return normalization_layouts(graph, node);
-  }
-  LayoutChoice plain;
-  plain.inputs.resize(node.inputs.size());
-  plain.outputs.resize(node.outputs.size());
-  return plain;
+  const bool counts_rows = std::get<ir::BatchNormAttributes>(node.attributes).counts_rows;
+  return counts_rows ? plain_layouts(node) : normalization_layouts(graph, node);
 }
 
 bool takes(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
