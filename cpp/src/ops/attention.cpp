@@ -19,6 +19,9 @@ void expect_shape(const Inference& in, std::size_t i, const char* what, const Sh
           to_string(in.type(i).shape));
 }
 
+// Scores, and what is added to them, have float32 where operands have 16 bits.
+DataType full_type(DataType type) { return ir::is_half(type) ? DataType::kFloat32 : type; }
+
 void check_types(const Inference& in, const AttentionOperands& at) {
   const auto& a = in.get<AttentionAttributes>();
   const DataType type = in.type(at.q).data_type;
@@ -33,8 +36,9 @@ void check_types(const Inference& in, const AttentionOperands& at) {
   }
   if (!a.has_mask) return;
   const DataType mask = in.type(at.mask).data_type;
-  if (mask == DataType::kBoolean || mask == type) return;
-  in.fail(std::string("expected a mask of bool or ") + name(type) + " but got " + name(mask));
+  const DataType full = full_type(type);
+  if (mask == DataType::kBoolean || mask == full) return;
+  in.fail(std::string("expected a mask of bool or ") + name(full) + " but got " + name(mask));
 }
 
 // q (N, L, H d), k and v (N, S, H d), key mask (N, M), mask (1 or N H, L, M) with M <= S.
@@ -96,8 +100,7 @@ std::vector<Type> infer(const Inference& in) {
     fixed = fixed || (batched && !per_sample && !shared) || (mask.batched && !batched);
   }
   if (fixed) in.fix_batch();
-  const DataType full = ir::is_half(q.data_type) ? DataType::kFloat32 : q.data_type;
-  const Type per_query{full, {q.shape[0], a.heads, q.shape[1]}, batched};
+  const Type per_query{full_type(q.data_type), {q.shape[0], a.heads, q.shape[1]}, batched};
   return {q, per_query, per_query};
 }
 
@@ -148,7 +151,8 @@ void gradient(Gradient& g) {
 
 }  // namespace
 
-const Definition attention_definition{infer, gradient};
-const Definition attention_gradient_definition{infer_gradient, nullptr};
+const Definition attention_definition{infer, gradient, {.mixed = Mixed::product, .half_inputs = 3}};
+const Definition attention_gradient_definition{
+    infer_gradient, nullptr, {.mixed = Mixed::product, .half_inputs = 5, .half_outputs = 3}};
 
 }  // namespace traingraph::ops

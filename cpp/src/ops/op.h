@@ -80,7 +80,8 @@ struct Properties {
   Mixed mixed = Mixed::full;
   int follows_input = 0;         // or kAnyInput
   bool follows_readers = false;  // or what reads it
-  int half_inputs = -1;          // those behind so many are per channel and stay float32; -1: none
+  int half_inputs = -1;  // those behind so many stay float32, as what is per channel; -1: none
+  int half_outputs = 1;  // those behind so many stay float32
   // Whether finite operands give finite results: it moves, chooses or bounds them. Null: never.
   bool (*stays_finite)(const ir::Node&) = nullptr;
   // Null: it takes none.

@@ -56,6 +56,12 @@ std::vector<ValueId> compose_elementwise(ir::Graph& graph, const Node& node) {
   return results;
 }
 
+// The node itself, in float32 where it has 16 bits.
+std::vector<ValueId> same(ir::Graph& graph, const Node& node) {
+  const ir::NodeId id = ops::apply(graph, node.op, node.attributes, node.inputs);
+  return graph.node(id).outputs;
+}
+
 constexpr Rule kRules[] = {
     {Op::attention, compose_attention},
     {Op::attention_gradient, compose_attention_gradient},
@@ -106,10 +112,18 @@ class Composing {
       result_.append(std::move(node));
       return true;
     }
+    if (has_half(node) && replace(node, same)) return true;
     const Composition compose = composition_of(node.op);
     if (compose != nullptr && replace(node, compose)) return true;
     result_.append(std::move(node));
     return false;
+  }
+
+  // Whether it computes in 16 bits. The types of an elementwise op's results are its own.
+  bool has_half(const Node& node) const {
+    return node.op != Op::elementwise &&
+           std::any_of(node.inputs.begin(), node.inputs.end(),
+                       [&](ValueId input) { return ir::is_half(result_.type(input).data_type); });
   }
 
   // A view, and numbers that are written when the program is made, have no kernel.

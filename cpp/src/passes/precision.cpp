@@ -23,6 +23,9 @@ using ir::ValueId;
 ir::Graph with_tf32(ir::Graph graph) {
   for (Node& node : graph.nodes) {
     if (auto* matmul = std::get_if<ir::MatmulAttributes>(&node.attributes)) matmul->tf32 = true;
+    if (auto* attention = std::get_if<ir::AttentionAttributes>(&node.attributes)) {
+      attention->tf32 = true;
+    }
     if (auto* window = std::get_if<ir::ConvolutionAttributes>(&node.attributes)) {
       window->tf32 = true;
     }
@@ -136,17 +139,21 @@ class Mixing {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       node.inputs[i] = i < halves ? half(node.inputs[i], original) : full(node.inputs[i], original);
     }
-    const ValueId result = node.outputs[0];
-    const bool visible = visible_[at(result)];
-    flows_half_[at(result)] = true;
-    if (visible) {
-      node.outputs[0] = new_half(result);
-      half_form_[at(result)] = node.outputs[0];
-    } else {
-      become_half(result);
+    const auto outputs = static_cast<std::size_t>(properties(node.op).half_outputs);
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const ValueId result = original.outputs[i];
+      flows_half_[at(result)] = true;
+      if (visible_[at(result)]) {
+        node.outputs[i] = half_form_[at(result)] = new_half(result);
+      } else {
+        become_half(result);
+      }
     }
     place(std::move(node));
-    if (visible) widen(half_form_[at(result)], result, original);
+    for (std::size_t i = 0; i < outputs; ++i) {
+      const ValueId result = original.outputs[i];
+      if (visible_[at(result)]) widen(half_form_[at(result)], result, original);
+    }
   }
 
   bool computes_half(const Node& node) const {

@@ -23,6 +23,19 @@ __device__ inline void wait_for_async_copies() {
 #endif
 }
 
+// Groups of copies: those since the last commit, and a wait for all but the last kOthers.
+__device__ inline void commit_async_copies() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+template <int kOthers>
+__device__ inline void wait_for_async_copies_before() {
+#if __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kOthers) : "memory");
+#endif
+}
+
 // sum (16 x 8) += a (16 x 8) b (8 x 8) of a warp, operands truncated to TF32. With g = lane / 4 and
 // t = lane % 4: a0, a1 are rows g and g + 8 of column t, a2, a3 the same of column t + 4; b0, b1
 // rows t and t + 4 of column g; sums 0, 1 columns 2 t and 2 t + 1 of row g, 2, 3 of row g + 8.

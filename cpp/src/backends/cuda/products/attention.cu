@@ -1,9 +1,9 @@
 // Attention and its gradient over tiles of queries and keys. Scores are never stored: a block
 // iterates over the keys of its queries with an online softmax, or over the queries of its keys
-// with the two numbers per query that the forward op kept. Every sum has a fixed order, and there
-// is no workspace.
-#include "backends/cuda/device/storage.h"
-#include "backends/cuda/products/attention_tiles.h"
+// with the two numbers per query that the forward op kept. Every sum has a fixed order. These
+// kernels, without tensor cores, serve float64 and very large heads.
+#include "backends/cuda/products/attention_kernel.h"
+#include "backends/cuda/products/tensor_core_attention.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -57,7 +57,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ Tile<T> left, right;
   __shared__ T weights[kSide][kSide + 1];
   const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
-  const Place at = task.place(task.query_tiles);
+  const Place at = task.place(kSide, task.queries);
   const std::int64_t query = at.first + row;
   const T lowest = -infinity<T>();
   // One chunk of features at a time, whose sums stay in registers. Each chunk computes the scores
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ Tile<T> left, right;
   __shared__ T weights[kSide][kSide + 1];
   const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
-  const Place at = task.place(task.query_tiles);
+  const Place at = task.place(kSide, task.queries);
   const std::int64_t query = at.first + row;
   const Known<T> known = known_of(task, slopes, at, query, lane);
   for (std::int64_t chunk = 0; chunk < task.features; chunk += kChunk) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ T shares[kSide][kSide + 1], scores[kSide][kSide + 1];
   __shared__ Known<T> known[kSide];
   const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
-  const Place at = task.place(task.key_tiles);
+  const Place at = task.place(kSide, task.keys);
   const std::int64_t key = at.first + row;
   for (std::int64_t chunk = 0; chunk < task.features; chunk += kChunk) {
     Sums<T> of_key, of_value;
@@ -227,9 +227,10 @@ __global__ void __launch_bounds__(kSide* kSide)
   __shared__ Tile<T> left, right;
   const int row = static_cast<int>(threadIdx.y), lane = static_cast<int>(threadIdx.x);
   const std::int64_t tile = blockIdx.x;
-  const std::int64_t key = tile % task.masked_tiles * kSide;
-  const std::int64_t queries = tile / task.masked_tiles % task.query_tiles * kSide;
-  const std::int64_t matrix = tile / task.masked_tiles / task.query_tiles;
+  const std::int64_t masked = tiles_of(task.masked_keys), across = tiles_of(task.queries);
+  const std::int64_t key = tile % masked * kSide;
+  const std::int64_t queries = tile / masked % across * kSide;
+  const std::int64_t matrix = tile / masked / across;
   const bool shared = task.mask_rows == 1;
   const std::int64_t end = shared ? task.samples * task.heads : matrix + 1;
   T sum = T(0);
@@ -243,80 +244,75 @@ __global__ void __launch_bounds__(kSide* kSide)
     sum += slope_of(task, at, queries + row, key + lane, product, dp, known).score;
   }
   if (queries + row >= task.queries || key + lane >= task.masked_keys) return;
-  slopes.dmask[(matrix * task.queries + queries + row) * task.masked_keys + key + lane] =
-      narrow<S>(sum);
+  slopes.dmask[(matrix * task.queries + queries + row) * task.masked_keys + key + lane] = sum;
 }
 
 template <class S>
-class AttentionKernel final : public NodeKernel {
+class PlainAttention final : public AttentionKernel<S> {
  public:
-  AttentionKernel(const ir::Graph& graph, const ir::Node& node, const Context&)
-      : NodeKernel(graph, node),
-        is_gradient_(node.op == ir::Op::attention_gradient),
-        at_(std::get<ir::AttentionAttributes>(node.attributes), is_gradient_, node.inputs.size()) {
-    std::vector<ir::Type> types;
-    for (ir::ValueId id : node.inputs) types.push_back(graph.type(id));
-    const auto& a = std::get<ir::AttentionAttributes>(node.attributes);
-    task_ = attention_task<S>(a, ir::AttentionExtents(a, at_, types), at_.step != 0);
-    marks_ = at_.mask != 0 && types[at_.mask].data_type == DataType::kBoolean;
-  }
+  PlainAttention(const ir::Graph& graph, const ir::Node& node, const Context&)
+      : AttentionKernel<S>(graph, node) {}
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
-    const AttentionTask<S> task = bound(pointers);
+    const AttentionTask<S> task = this->bound(pointers);
     const dim3 threads(kSide, kSide);
-    const std::int64_t heads = task.samples * task.heads;
-    const auto grid = [](std::int64_t blocks) { return static_cast<unsigned>(blocks); };
-    if (!is_gradient_) {
-      attend<S><<<grid(heads * task.query_tiles), threads, 0, stream>>>(
-          task, out<S>(pointers, 0), out<Compute<S>>(pointers, 1), out<Compute<S>>(pointers, 2));
+    const std::int64_t heads = this->heads();
+    const auto blocks = [](std::int64_t matrices, std::int64_t rows) {
+      return static_cast<unsigned>(matrices * tiles_of(rows));
+    };
+    if (!this->is_gradient_) {
+      attend<S><<<blocks(heads, task.queries), threads, 0, stream>>>(
+          task, this->template out<S>(pointers, 0), this->template out<Compute<S>>(pointers, 1),
+          this->template out<Compute<S>>(pointers, 2));
       check_launch("attention");
       return;
     }
-    const bool of_mask = outputs_.size() > 3;
-    const Slopes<S> slopes{in<S>(pointers, at_.dy),
-                           in<S>(pointers, at_.y),
-                           in<Compute<S>>(pointers, at_.largest),
-                           in<Compute<S>>(pointers, at_.logarithm),
-                           out<S>(pointers, 0),
-                           out<S>(pointers, 1),
-                           out<S>(pointers, 2),
-                           of_mask ? out<S>(pointers, 3) : nullptr};
-    slope_of_queries<S><<<grid(heads * task.query_tiles), threads, 0, stream>>>(task, slopes);
+    const Slopes<S> slopes = this->slopes(pointers);
+    slope_of_queries<S><<<blocks(heads, task.queries), threads, 0, stream>>>(task, slopes);
     check_launch("attention_gradient");
-    slope_of_keys<S><<<grid(heads * task.key_tiles), threads, 0, stream>>>(task, slopes);
+    slope_of_keys<S><<<blocks(heads, task.keys), threads, 0, stream>>>(task, slopes);
     check_launch("attention_gradient");
-    if (!of_mask) return;
-    const std::int64_t tiles = task.mask_rows * task.query_tiles * task.masked_tiles;
-    slope_of_mask<S><<<grid(tiles), threads, 0, stream>>>(task, slopes);
+    if (slopes.dmask == nullptr) return;
+    slope_of_mask<S>
+        <<<blocks(task.mask_rows * tiles_of(task.masked_keys), task.queries), threads, 0, stream>>>(
+            task, slopes);
     check_launch("attention_gradient");
   }
-
- private:
-  AttentionTask<S> bound(Pointers pointers) const {
-    AttentionTask<S> task = task_;
-    task.q = in<S>(pointers, at_.q);
-    task.k = in<S>(pointers, at_.k);
-    task.v = in<S>(pointers, at_.v);
-    if (at_.key_mask != 0) task.key_mask = in<bool>(pointers, at_.key_mask);
-    if (at_.mask != 0 && marks_) task.mask = in<bool>(pointers, at_.mask);
-    if (at_.mask != 0 && !marks_) task.added = in<S>(pointers, at_.mask);
-    if (at_.step != 0) task.step = in<std::int64_t>(pointers, at_.step);
-    if (at_.first_row != 0) task.first_row = in<std::int64_t>(pointers, at_.first_row);
-    return task;
-  }
-
-  bool is_gradient_;
-  ir::AttentionOperands at_;
-  AttentionTask<S> task_{};
-  bool marks_ = false;  // whether the mask is boolean
 };
+
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const ir::AttentionOperands at(std::get<ir::AttentionAttributes>(node.attributes),
+                                 node.op == ir::Op::attention_gradient, node.inputs.size());
+  if (is_floating_point(graph.type(node.inputs[at.q]).data_type)) return {};
+  return Support::no("attention of elements that are no floating-point numbers");
+}
+
+template <class S, bool kExact>
+std::unique_ptr<Kernel> make_of(const ir::Graph& graph, const ir::Node& node,
+                                const Context& context) {
+  if (auto made = make_tensor_core_attention<S, kExact>(graph, node, context)) return made;
+  return std::make_unique<PlainAttention<S>>(graph, node, context);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  const bool exact = !std::get<ir::AttentionAttributes>(node.attributes).tf32;
+  switch (graph.type(node.inputs[0]).data_type) {
+    case DataType::kFloat16:
+      return make_of<__half, false>(graph, node, context);
+    case DataType::kBFloat16:
+      return make_of<__nv_bfloat16, false>(graph, node, context);
+    case DataType::kFloat64:
+      return std::make_unique<PlainAttention<double>>(graph, node, context);
+    default:
+      return exact ? make_of<float, true>(graph, node, context)
+                   : make_of<float, false>(graph, node, context);
+  }
+}
 
 }  // namespace
 
 std::vector<KernelEntry> attention_entries() {
-  return {{ir::Op::attention, supports_floating, make_floating<AttentionKernel>, nullptr, nullptr},
-          {ir::Op::attention_gradient, supports_floating, make_floating<AttentionKernel>, nullptr,
-           nullptr}};
+  return {{ir::Op::attention, supports, make}, {ir::Op::attention_gradient, supports, make}};
 }
 
 }  // namespace traingraph::cuda

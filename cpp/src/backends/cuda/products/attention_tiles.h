@@ -10,6 +10,10 @@ namespace traingraph::cuda {
 constexpr int kSide = 16;   // rows of a tile, of queries or of keys
 constexpr int kChunk = 64;  // features of a tile at a time
 
+__host__ __device__ inline std::int64_t tiles_of(std::int64_t rows) {
+  return (rows + kSide - 1) / kSide;
+}
+
 // Rows of features. Their distance avoids bank conflicts of lanes that read the same feature.
 constexpr int kTileRow = kChunk + 1;
 template <class T>
@@ -36,7 +40,6 @@ template <class S>
 struct AttentionTask {
   using T = Compute<S>;
   std::int64_t samples, heads, queries, keys, features;
-  std::int64_t query_tiles, key_tiles, masked_tiles;
   std::int64_t masked_keys, mask_rows, counted_keys;
   T scale;
   bool drops;
@@ -45,13 +48,18 @@ struct AttentionTask {
   std::uint64_t seed;
   const S *q, *k, *v;
   const bool *key_mask, *mask;
-  const S* added;
+  const T* added;
   const std::int64_t *step, *first_row;
+  bool has_packs;  // whether the features of a head are packs of 16 bytes
 
-  // Blocks are numbered (n, h, tile).
-  __device__ Place place(std::int64_t tiles) const {
-    const std::int64_t head = blockIdx.x / tiles;
-    return {head / heads, head % heads, blockIdx.x % tiles * kSide};
+  __device__ bool has_masks() const {
+    return added != nullptr || mask != nullptr || key_mask != nullptr;
+  }
+
+  // Blocks are numbered (n, h, tile), tiles being `side` of so many rows.
+  __device__ Place place(std::int64_t side, std::int64_t rows) const {
+    const std::int64_t tiles = (rows + side - 1) / side, head = blockIdx.x / tiles;
+    return {head / heads, head % heads, blockIdx.x % tiles * side};
   }
   __device__ static int here(std::int64_t rest) {
     return rest < kSide ? static_cast<int>(rest) : kSide;
@@ -103,18 +111,21 @@ struct AttentionTask {
     if (key >= masked_keys) return result;
     const std::int64_t matrix = mask_rows == 1 ? 0 : at.n * heads + at.h;
     const std::int64_t place = (matrix * queries + query) * masked_keys + key;
-    if (added != nullptr) result = rounded_sum(result, widen(added[place]));
+    if (added != nullptr) result = rounded_sum(result, added[place]);
     const bool ignored = (mask != nullptr && mask[place]) ||
                          (key_mask != nullptr && key_mask[at.n * masked_keys + key]);
     return ignored ? -infinity<T>() : result;
   }
 
+  // The number of a probability for dropout.
+  __device__ std::int64_t element_of(const Place& at, std::int64_t query, std::int64_t key) const {
+    const std::int64_t before = first_row == nullptr ? 0 : *first_row;
+    return (((before + at.n) * heads + at.h) * queries + query) * counted_keys + key;
+  }
   // The dropout factor of a probability.
   __device__ T left(const Place& at, std::int64_t query, std::int64_t key) const {
     if (!drops) return T(1);
-    const std::int64_t before = first_row == nullptr ? 0 : *first_row;
-    const std::int64_t row = ((before + at.n) * heads + at.h) * queries + query;
-    const auto element = static_cast<std::uint64_t>(row * counted_keys + key);
+    const auto element = static_cast<std::uint64_t>(element_of(at, query, key));
     const std::uint32_t word = philox::word_of(seed, static_cast<std::uint64_t>(*step), element);
     return word < threshold ? T(0) : kept;
   }
@@ -132,27 +143,25 @@ struct AttentionTask {
   }
 };
 
-// Further operands of the gradient. dmask may be null. Results are overwritten.
+// Further operands of the gradient. dmask may be null. Results are overwritten. The workspace has Σ
+// dy y per query.
 template <class S>
 struct Slopes {
   const S *dy, *y;
   const Compute<S>*largest, *logarithm;
-  S *dq, *dk, *dv, *dmask;
+  S *dq, *dk, *dv;
+  Compute<S>*dmask, *means;
 };
 
 template <class S>
 AttentionTask<S> attention_task(const ir::AttentionAttributes& a, const ir::AttentionExtents& e,
                                 bool drops) {
-  const auto tiles = [](std::int64_t rows) { return (rows + kSide - 1) / kSide; };
   AttentionTask<S> task{};
   task.samples = e.samples;
   task.heads = e.heads;
   task.queries = e.queries;
   task.keys = e.keys;
   task.features = e.features;
-  task.query_tiles = tiles(e.queries);
-  task.key_tiles = tiles(e.keys);
-  task.masked_tiles = tiles(e.masked_keys);
   task.masked_keys = e.masked_keys;
   task.mask_rows = e.mask_rows;
   task.counted_keys = e.counted_keys();

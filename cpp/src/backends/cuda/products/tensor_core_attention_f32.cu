@@ -1,0 +1,9 @@
+#include "backends/cuda/products/tensor_core_attention.cuh"
+
+namespace traingraph::cuda {
+
+template std::unique_ptr<Kernel> make_tensor_core_attention<float, true>(const ir::Graph&,
+                                                                         const ir::Node&,
+                                                                         const Context&);
+
+}  // namespace traingraph::cuda

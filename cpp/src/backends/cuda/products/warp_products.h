@@ -1,0 +1,252 @@
+// Products of tiles in shared memory by a warp: 16-bit elements and TF32 on tensor cores, and exact
+// float32. For .cu files only.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "backends/cuda/device/storage.h"
+
+namespace traingraph::cuda {
+
+// Four matrices of eight rows of 16 bytes. Lane l has the address of row l % 8 of matrix l / 8. It
+// gets the 4 bytes l % 4 of row l / 4 of each.
+__device__ inline void load_matrices(std::uint32_t (&to)[4], const void* row) {
+#if __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#endif
+}
+
+// The same of 16-bit elements, each matrix transposed.
+__device__ inline void load_transposed(std::uint32_t (&to)[4], const void* row) {
+#if __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(row));
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(at)
+               : "memory");
+#endif
+}
+
+// Operands of one instruction: 16 rows of the left one, 8 columns of the right one, 32 bytes of
+// depth.
+struct Left {
+  std::uint32_t of[4];
+};
+struct Right {
+  std::uint32_t of[2];
+};
+// 16 x 8 sums. With g = lane / 4 and t = lane % 4: 0 and 1 are columns 2 t and 2 t + 1 of row g, 2
+// and 3 the same of row g + 8.
+struct Sums {
+  float of[4] = {};
+};
+
+__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, __half) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums.of[0]), "+f"(sums.of[1]), "+f"(sums.of[2]), "+f"(sums.of[3])
+      : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]));
+#endif
+}
+__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, __nv_bfloat16) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums.of[0]), "+f"(sums.of[1]), "+f"(sums.of[2]), "+f"(sums.of[3])
+      : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]));
+#endif
+}
+// Operands are truncated to TF32.
+__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, float) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(sums.of[0]), "+f"(sums.of[1]), "+f"(sums.of[2]), "+f"(sums.of[3])
+      : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]));
+#endif
+}
+
+// Elements from row to row of a tile. Eight rows have different banks.
+template <class S>
+constexpr int tile_pitch(int columns) {
+  return columns + 16 / static_cast<int>(sizeof(S));
+}
+
+// Products of the tensor cores. A product and its transposed have the same bits.
+template <class S>
+struct TensorCoreProducts {
+  static constexpr int kDepth = 32 / sizeof(S);  // of one instruction
+  static constexpr int kPad = 16 / sizeof(S);    // elements of 16 bytes
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+
+  // 16 rows from `at` on.
+  __device__ static Left left(const S* at, int pitch) {
+    Left a;
+    load_matrices(a.of, at + lane() % 16 * pitch + lane() / 16 * kPad);
+    return a;
+  }
+  // Sums as a left operand: row = row, column = depth.
+  __device__ static Left left(const Sums* sums) {
+    Left a;
+    if constexpr (sizeof(S) == 2) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        alignas(4) S pair[2];
+        narrow_pair(&sums[i / 2].of[i % 2 * 2], pair);
+        a.of[i] = *reinterpret_cast<const std::uint32_t*>(pair);
+      }
+    } else {
+      // The order of the depth is free: columns 2 t come first, as in right_of_columns().
+      constexpr int kFrom[] = {0, 2, 1, 3};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a.of[i] = __float_as_uint(sums->of[kFrom[i]]);
+    }
+    return a;
+  }
+  // The transposed of eight rows from `at` on, of two depths.
+  __device__ static void right_of_rows(const S* at, int pitch, Right (&two)[2]) {
+    std::uint32_t words[4];
+    load_matrices(words, at + lane() % 8 * pitch + lane() / 8 * kPad);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) two[i / 2].of[i % 2] = words[i];
+  }
+  // kDepth rows from `at` on, of 16 columns.
+  __device__ static void right_of_columns(const S* at, int pitch, Right (&two)[2]) {
+    if constexpr (sizeof(S) == 2) {
+      std::uint32_t words[4];
+      load_transposed(words, at + lane() % 16 * pitch + lane() / 16 * kPad);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) two[i / 2].of[i % 2] = words[i];
+    } else {
+      const S* const own = at + lane() % 4 * 2 * pitch + lane() / 4;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        two[i / 2].of[i % 2] = __float_as_uint(own[i % 2 * pitch + i / 2 * 8]);
+      }
+    }
+  }
+
+  // 16 kGroups rows of a times the transposed of 8 kCount rows of b, summed over kFeatures columns.
+  template <int kFeatures, int kGroups, int kCount>
+  __device__ static void dot(const S* a, const S* b, Sums (&sums)[kGroups][kCount]) {
+    constexpr int kPitch = tile_pitch<S>(kFeatures);
+#pragma unroll
+    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = Sums();
+#pragma unroll
+    for (int depth = 0; depth < kFeatures; depth += 2 * kDepth) {
+      Left own[kGroups][2];
+#pragma unroll
+      for (int i = 0; i < 2 * kGroups; ++i) {
+        own[i / 2][i % 2] = left(a + i / 2 * 16 * kPitch + depth + i % 2 * kDepth, kPitch);
+      }
+#pragma unroll
+      for (int j = 0; j < kCount; ++j) {
+        Right two[2];
+        right_of_rows(b + j * 8 * kPitch + depth, kPitch, two);
+#pragma unroll
+        for (int i = 0; i < 2 * kGroups; ++i) {
+          multiply_add(sums[i % kGroups][j], own[i % kGroups][i / kGroups], two[i / kGroups], S());
+        }
+      }
+    }
+  }
+
+  // results += weights times 8 kCount rows of b, of kColumns columns.
+  template <int kColumns, int kGroups, int kCount>
+  __device__ static void accumulate(const Sums (&weights)[kGroups][kCount], const S* b, int pitch,
+                                    Sums (&results)[kGroups][kColumns / 8]) {
+#pragma unroll
+    for (int column = 0; column < kColumns; column += 16) {
+#pragma unroll
+      for (int depth = 0; depth < 8 * kCount; depth += kDepth) {
+        Right two[2];
+        right_of_columns(b + depth * pitch + column, pitch, two);
+#pragma unroll
+        for (int m = 0; m < kGroups; ++m) {
+          const Left a = left(&weights[m][depth / 8]);
+#pragma unroll
+          for (int i = 0; i < 2; ++i) multiply_add(results[m][column / 8 + i], a, two[i], S());
+        }
+      }
+    }
+  }
+};
+
+// The same in exact float32. Each thread computes the sums that it has.
+struct ExactProducts {
+  __device__ static int g() { return static_cast<int>(threadIdx.x) % 32 / 4; }
+  __device__ static int t() { return static_cast<int>(threadIdx.x) % 4; }
+
+  template <int kFeatures, int kGroups, int kCount>
+  __device__ static void dot(const float* a, const float* b, Sums (&sums)[kGroups][kCount]) {
+    constexpr int kPitch = tile_pitch<float>(kFeatures);
+    const float* const own = a + g() * kPitch;
+    const float* const other = b + t() * 2 * kPitch;
+#pragma unroll
+    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = Sums();
+#pragma unroll 2
+    for (int depth = 0; depth < kFeatures; depth += 4) {
+      Pack<float> rows[2 * kGroups];
+#pragma unroll
+      for (int i = 0; i < 2 * kGroups; ++i) rows[i] = load<4>(own + i * 8 * kPitch + depth);
+#pragma unroll
+      for (int i = 0; i < 2 * kCount; ++i) {
+        const Pack<float> column = load<4>(other + (i / 2 * 8 + i % 2) * kPitch + depth);
+#pragma unroll
+        for (int k = 0; k < 2 * kGroups; ++k) {
+          float& sum = sums[k / 2][i / 2].of[k % 2 * 2 + i % 2];
+#pragma unroll
+          for (int e = 0; e < 4; ++e) {
+            sum = __fmaf_rn(rows[k].element[e], column.element[e], sum);
+          }
+        }
+      }
+    }
+  }
+
+  // Each call has partial sums, so that rounding does not grow with the number of calls.
+  template <int kColumns, int kGroups, int kCount>
+  __device__ static void accumulate(const Sums (&weights)[kGroups][kCount], const float* b,
+                                    int pitch, Sums (&results)[kGroups][kColumns / 8]) {
+    constexpr int kChunk = 4;  // of 8 columns
+#pragma unroll
+    for (int chunk = 0; chunk < kColumns / 8; chunk += kChunk) {
+      Sums partial[kGroups][kChunk];
+#pragma unroll
+      for (int row = 0; row < 8 * kCount; ++row) {
+        float own[2 * kGroups];
+#pragma unroll
+        for (int k = 0; k < 2 * kGroups; ++k) {
+          own[k] = __shfl_sync(0xffffffffu, weights[k / 2][row / 8].of[k % 2 * 2 + row % 2],
+                               row % 8 / 2, 4);
+        }
+#pragma unroll
+        for (int c = 0; c < kChunk; ++c) {
+          const auto two = load<2>(b + row * pitch + (chunk + c) * 8 + t() * 2);
+#pragma unroll
+          for (int k = 0; k < 4 * kGroups; ++k) {
+            float& sum = partial[k / 4][c].of[k % 4];
+            sum = __fmaf_rn(own[k / 2], two.element[k % 2], sum);
+          }
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kGroups * kChunk * 4; ++i) {
+        const int m = i / 4 / kChunk, c = i / 4 % kChunk;
+        results[m][chunk + c].of[i % 4] += partial[m][c].of[i % 4];
+      }
+    }
+  }
+};
+
+template <class S, bool kExact>
+using WarpProducts = std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>>;
+
+}  // namespace traingraph::cuda
