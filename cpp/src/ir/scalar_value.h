@@ -30,15 +30,17 @@ namespace traingraph::ir::scalar {
 #undef TRAINGRAPH_SCALAR
 
 // d gelu / dx of the tanh form: with u = c (x + k x³), t = tanh u,
-// (1 + t) / 2 + x (1 - t²) c (1 + 3 k x²) / 2.
+// (1 + t) / 2 + x (1 - t²) c (1 + 3 k x²) / 2. Where tanh has reached ±1 the second term is 0, also
+// when x² has overflowed. A macro, because a compiler at run time reads its text.
+#define TRAINGRAPH_GELU_DERIVATIVE                                                          \
+  const T c = T(0.7978845608), k = T(0.044715);                                             \
+  const T t = M::tanh(c * (x + k * x * x * x));                                             \
+  const T slope = T(1) - t * t;                                                             \
+  const T bend = slope == T(0) ? T(0) : T(0.5) * x * slope * c * (T(1) + T(3) * k * x * x); \
+  return T(0.5) * (T(1) + t) + bend;
 template <class M, class T>
 TRAINGRAPH_HOST_DEVICE inline T gelu_derivative(T x) {
-  const T c = T(0.7978845608), k = T(0.044715);
-  const T t = M::tanh(c * (x + k * x * x * x));
-  // Where tanh has reached ±1 the second term is 0, also when x² has overflowed.
-  const T slope = T(1) - t * t;
-  const T bend = slope == T(0) ? T(0) : T(0.5) * x * slope * c * (T(1) + T(3) * k * x * x);
-  return T(0.5) * (T(1) + t) + bend;
+  TRAINGRAPH_GELU_DERIVATIVE
 }
 
 // One function chosen at run time.

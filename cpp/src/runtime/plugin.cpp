@@ -23,13 +23,15 @@ namespace traingraph {
 namespace {
 
 // Libraries of the plugin and where Python's packages keep them, in the order they need each other.
+// It runs without NVRTC, too.
 struct Library {
   const char* name;
   const char* folder;
 };
-constexpr std::array<Library, 2> kLibraries = {{
+constexpr std::array<Library, 3> kLibraries = {{
     {"libcublasLt.so.13", "nvidia/cu13/lib"},
     {"libcudnn.so.9", "nvidia/cudnn/lib"},
+    {"libnvrtc.so.13", "nvidia/cu13/lib"},
 }};
 
 Mutex mutex;

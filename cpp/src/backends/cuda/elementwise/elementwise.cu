@@ -1,7 +1,8 @@
-// The op `elementwise` over any scalar list, by an interpreter.
+// The op `elementwise` over any scalar list, compiled at run time or by an interpreter.
 #include <numeric>
 #include <vector>
 
+#include "backends/cuda/elementwise/compiled_lists.h"
 #include "backends/cuda/elementwise/list_kernel.h"
 #include "backends/cuda/tasks/interpreted_list_tasks.h"
 
@@ -134,7 +135,8 @@ std::unique_ptr<Kernel> make_mixed(const ir::Graph& graph, const ir::Node& node)
   return make_with<float, Tasks>(graph, node, input_of, program, operands);
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  if (auto compiled = make_compiled_list(graph, node, context)) return compiled;
   if (is_mixed(graph, node)) return make_mixed(graph, node);
   return compute_type(graph, node) == DataType::kFloat64 ? make_list<double>(graph, node)
                                                          : make_list<float>(graph, node);
