@@ -150,4 +150,41 @@ struct SumColumnTasks : Sums<S> {
   }
 };
 
+// The same over dense rows, kPack neighbouring results of a thread at a time.
+template <class S>
+struct SumPackedColumnTasks : Sums<S> {
+  static constexpr int kPack = Pack<S>::kElements;
+  struct Scratch {
+    double sums[kSumRows][kPack][kSumColumns];
+  };
+
+  __device__ void run(int task, Scratch& scratch) const {
+    const SumPlan& plan = this->plan;
+    const int column = static_cast<int>(threadIdx.x) % kSumColumns;
+    const int row = static_cast<int>(threadIdx.x) / kSumColumns;
+    const std::int64_t part = task % plan.parts;
+    const std::int64_t result = (task / plan.parts * kSumColumns + column) * kPack;
+    double sums[kPack] = {};
+    if (result < plan.results) {
+      const std::int64_t first = part * plan.length;
+      const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
+#pragma unroll 4
+      for (std::int64_t k = first + row; k < last; k += kSumRows) {
+        const auto pack = load<kPack>(this->x + k * plan.results + result);
+#pragma unroll
+        for (int v = 0; v < kPack; ++v) sums[v] += this->term(pack.element[v]);
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) scratch.sums[row][v][column] = sums[v];
+    __syncthreads();
+    if (row != 0 || result >= plan.results) return;
+#pragma unroll
+    for (int v = 0; v < kPack; ++v) {
+      for (int other = 1; other < kSumRows; ++other) sums[v] += scratch.sums[other][v][column];
+      this->put(result + v, part, sums[v]);
+    }
+  }
+};
+
 }  // namespace traingraph::cuda

@@ -25,6 +25,29 @@ __global__ void __launch_bounds__(kThreads)
   if (lane == 0) y[result] = static_cast<T>(result_of(kind, sum));
 }
 
+// The same for many results, which neighbouring threads have.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    add_many_parts(ir::ReduceKind kind, std::int64_t results, std::int64_t parts,
+                   const double* partial, T* y) {
+  __shared__ double sums[kSumRows][kSumColumns];
+  const int column = static_cast<int>(threadIdx.x) % kSumColumns;
+  const int row = static_cast<int>(threadIdx.x) / kSumColumns;
+  const std::int64_t result = std::int64_t{blockIdx.x} * kSumColumns + column;
+  double sum = 0;
+  if (result < results) {
+#pragma unroll 4
+    for (std::int64_t part = row; part < parts; part += kSumRows) {
+      sum += partial[part * results + result];
+    }
+  }
+  sums[row][column] = sum;
+  __syncthreads();
+  if (row != 0 || result >= results) return;
+  for (int other = 1; other < kSumRows; ++other) sum += sums[other][column];
+  y[result] = static_cast<T>(result_of(kind, sum));
+}
+
 // Sources may have any order of axes.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
   const ir::Layout& source = graph.value(node.inputs[0]).layout;
@@ -77,8 +100,11 @@ class Reduce final : public NodeKernel {
     });
     check_launch("reduce");
     if (sums_.plan.parts == 1) return;
-    add_parts<Compute<S>><<<blocks_for(sums_.plan.results * 32), kThreads, 0, stream>>>(
-        sums_.plan.kind, sums_.plan.results, sums_.plan.parts, sums.partial, sums.y);
+    const std::int64_t results = sums_.plan.results;
+    const bool many = results >= kSumColumns;
+    const unsigned blocks = many ? blocks_for(results, kSumColumns) : blocks_for(results * 32);
+    (many ? add_many_parts<Compute<S>> : add_parts<Compute<S>>)<<<blocks, kThreads, 0, stream>>>(
+        sums_.plan.kind, results, sums_.plan.parts, sums.partial, sums.y);
     check_launch("reduce, second stage");
   }
 
@@ -95,7 +121,8 @@ class Reduce final : public NodeKernel {
   template <class F>
   void with_kind(F&& f) const {
     constexpr int kPack = Pack<S>::kElements;
-    if (lanes_ == 0) f(SumColumnTasks<S>());
+    if (lanes_ == 0 && packs_) f(SumPackedColumnTasks<S>());
+    if (lanes_ == 0 && !packs_) f(SumColumnTasks<S>());
     if (lanes_ == 1) f(SumRowTasks<S, 1, 1>());
     if (lanes_ == 32 && packs_) f(SumRowTasks<S, 32, kPack>());
     if (lanes_ == 32 && !packs_) f(SumRowTasks<S, 32, 1>());
@@ -103,7 +130,7 @@ class Reduce final : public NodeKernel {
     if (lanes_ == kThreads && !packs_) f(SumRowTasks<S, kThreads, 1>());
   }
 
-  // Splits sums into parts if the results alone would not fill the device.
+  // Splits sums into parts of a length or more if the results alone would not fill the device.
   void cut(std::int64_t blocks, std::int64_t least_length) {
     const std::int64_t wanted = (kBlocksWanted + blocks - 1) / blocks;
     const std::int64_t most = std::max<std::int64_t>(1, sums_.plan.count / least_length);
@@ -119,8 +146,13 @@ class Reduce final : public NodeKernel {
     sums_.plan.length = sums_.plan.count;
     if (sums_.plan.results == 0) return;
     if (!inner_summed) {
-      const std::int64_t groups = (sums_.plan.results + kSumColumns - 1) / kSumColumns;
-      cut(groups, 4 * kSumRows);
+      const SumPlan& plan = sums_.plan;
+      packs_ = plan.results % Pack<S>::kElements == 0 && plan.kept.rank == 1 &&
+               plan.kept.strides[0] == 1 && plan.summed.rank == 1 &&
+               plan.summed.strides[0] == plan.results;
+      const int columns = packs_ ? kSumColumns * Pack<S>::kElements : kSumColumns;
+      const std::int64_t groups = (plan.results + columns - 1) / columns;
+      cut(groups, (packs_ ? 8 : 4) * kSumRows);
       lanes_ = 0;
       tasks_ = static_cast<unsigned>(groups * sums_.plan.parts);
       return;
