@@ -1,7 +1,7 @@
 // LSTMs, one kernel per step: it multiplies the hidden states by the weights and updates the cells.
 // A block has kSide sequences times kSide units, a thread each, and every sum has a fixed order.
 #include "backends/cuda/kernel/node_kernel.h"
-#include "backends/cuda/products/lstm_functions.h"
+#include "backends/cuda/products/lstm_steps.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -11,24 +11,6 @@ using ir::LstmOperands;
 
 constexpr int kSide = 16, kDepth = 32;
 static_assert(kSide * kSide == kThreads);
-
-// N sequences of T steps of H units.
-struct Steps {
-  std::int64_t sequences, steps, hidden;
-  bool time_first, reverse;
-  const std::int32_t* lengths;  // or null
-  const int* refused;           // set if the lengths are invalid
-
-  __device__ std::int64_t step(std::int64_t k) const { return reverse ? steps - 1 - k : k; }
-  __device__ std::int64_t row(std::int64_t sequence, std::int64_t k) const {
-    return time_first ? step(k) * sequences + sequence : sequence * steps + step(k);
-  }
-  __device__ bool senseless() const { return lengths != nullptr && *refused != 0; }
-  // Whether the sequence has a k-th step.
-  __device__ bool reaches(std::int64_t sequence, std::int64_t k) const {
-    return lengths == nullptr || senseless() || step(k) < lengths[sequence];
-  }
-};
 
 // The sequence and the unit of a thread, and the first ones of its block.
 struct Place {
@@ -51,18 +33,6 @@ __global__ void __launch_bounds__(kThreads)
   wrong = __syncthreads_or(wrong);
   if (threadIdx.x == 0) *refused = wrong;
 }
-
-template <class T>
-struct Forward {
-  const T* inputs;     // (N, T, 4H)
-  const T* weights;    // (4H, H)
-  const T* peepholes;  // or null
-  const T* cell_from;  // null: zeros
-  T* cell;
-  T* result;
-  T *gates, *found_hidden, *found_cells;  // null: not kept
-  T* moved_cells;                         // null without peepholes
-};
 
 // The k-th step: h `from`, null for zeros, → h `to`.
 template <class T, class F>
@@ -101,68 +71,17 @@ __global__ void __launch_bounds__(kThreads)
   }
   if (sequence >= s.sequences || unit >= hidden) return;
 
-  const std::int64_t own = sequence * hidden + unit;
-  const std::int64_t row = s.row(sequence, k), at = row * hidden + unit;
+  const std::int64_t own = sequence * hidden + unit, row = s.row(sequence, k);
   const T found = from != nullptr ? from[own] : T(0);
   T cell = k > 0 ? f.cell[own] : (f.cell_from != nullptr ? f.cell_from[own] : T(0));
-  const bool inside = s.reaches(sequence, k);
-  if (f.gates != nullptr) {
-    f.found_hidden[at] = inside ? found : T(0);
-    f.found_cells[at] = inside ? cell : T(0);
-  }
-  if (!inside) {
-    f.result[at] = T(0);
-    to[own] = found;
-    f.cell[own] = cell;
-    if (f.gates != nullptr) {
-#pragma unroll
-      for (int gate = 0; gate < 4; ++gate) f.gates[row * 4 * hidden + gate * hidden + unit] = T(0);
-    }
-    if (f.moved_cells != nullptr) f.moved_cells[at] = T(0);
-    return;
-  }
-  T values[4];
+  T inputs[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
-    sums[gate] += f.inputs[row * 4 * hidden + gate * hidden + unit];
+    inputs[gate] = f.inputs[row * 4 * hidden + gate * hidden + unit];
   }
-  if (s.senseless()) cell = T(0) / T(0);
-  if (f.peepholes != nullptr) {
-    sums[kInput] += f.peepholes[unit] * cell;
-    sums[kForget] += f.peepholes[hidden + unit] * cell;
-  }
-  values[kInput] = functions.value(kInput, sums[kInput]);
-  values[kForget] = functions.value(kForget, sums[kForget]);
-  values[kCandidate] = functions.value(kCandidate, sums[kCandidate]);
-  cell = values[kForget] * cell + values[kInput] * values[kCandidate];
-  if (f.peepholes != nullptr) sums[kOutput] += f.peepholes[2 * hidden + unit] * cell;
-  values[kOutput] = functions.value(kOutput, sums[kOutput]);
-  T result = values[kOutput] * functions.value(kCellResult, cell);
-  if (s.senseless()) result = T(0) / T(0);
+  to[own] = step_of(s, f, functions, sequence, unit, k, inputs, sums, found, cell);
   f.cell[own] = cell;
-  f.result[at] = result;
-  to[own] = result;
-  if (f.moved_cells != nullptr) f.moved_cells[at] = cell;
-  if (f.gates == nullptr) return;
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    f.gates[row * 4 * hidden + gate * hidden + unit] = F::kUsual ? values[gate] : sums[gate];
-  }
 }
-
-template <class T>
-struct Backward {
-  const T* weights;          // (4H, H)
-  const T* peepholes;        // or null
-  const T* result_gradient;  // these three null: no gradient
-  const T* hidden_gradient;
-  const T* last_cell_gradient;
-  const T* gates;
-  const T* found_cells;
-  T* gates_gradient;
-  T* states;  // dh of sequences that end before a step; finally of all
-  T* cell_gradient;
-};
 
 // The gradient of the k-th step, after that of step k + 1; for k = -1 only dh.
 template <class T, class F>
@@ -204,39 +123,10 @@ __global__ void __launch_bounds__(kThreads)
   }
   b.states[own] = dh;
   if (k < 0) return;
-  const std::int64_t row = s.row(sequence, k), at = row * hidden + unit;
-  const auto place = [&](int gate) { return row * 4 * hidden + gate * hidden + unit; };
-  if (!s.reaches(sequence, k)) {
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) b.gates_gradient[place(gate)] = T(0);
-    b.cell_gradient[own] = dc;
-    return;
-  }
-  T sums[4], values[4];
-#pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    sums[gate] = b.gates[place(gate)];
-    values[gate] = F::kUsual ? sums[gate] : functions.value(gate, sums[gate]);
-  }
-  const T found = b.found_cells[at];
-  const T cell = values[kForget] * found + values[kInput] * values[kCandidate];
-  const T result = functions.value(kCellResult, cell);
-  T dy = b.result_gradient != nullptr ? dh + b.result_gradient[at] : dh;
-  if (s.senseless()) dy = T(0) / T(0);
-  const T output = functions.gradient(kOutput, sums[kOutput], values[kOutput], dy * result);
-  dc += functions.gradient(kCellResult, cell, result, dy * values[kOutput]);
-  if (b.peepholes != nullptr) dc += b.peepholes[2 * hidden + unit] * output;
-  const T input = functions.gradient(kInput, sums[kInput], values[kInput], dc * values[kCandidate]);
-  const T forget = functions.gradient(kForget, sums[kForget], values[kForget], dc * found);
-  b.gates_gradient[place(kInput)] = input;
-  b.gates_gradient[place(kForget)] = forget;
-  b.gates_gradient[place(kCandidate)] =
-      functions.gradient(kCandidate, sums[kCandidate], values[kCandidate], dc * values[kInput]);
-  b.gates_gradient[place(kOutput)] = output;
-  dc *= values[kForget];
-  if (b.peepholes != nullptr) {
-    dc += b.peepholes[unit] * input + b.peepholes[hidden + unit] * forget;
-  }
+  Kept<T> kept;
+  kept.load(s, b, sequence, unit, k);
+  T gradients[4];
+  step_back(s, b, functions, sequence, unit, k, kept, dh, dc, gradients);
   b.cell_gradient[own] = dc;
 }
 
