@@ -118,6 +118,28 @@ def test_a_profile() -> None:
     )
 
 
+def test_names_of_many_letters_are_shortened() -> None:
+    made = nn.model([nn.dense(3)], input=4, device="cpu")
+    for letters in ("Ω" * 100_000, "a" * 100_000 + "end"):
+        made.layers[0].label = letters
+        made.compile(device="cpu")
+        step = made.execute(
+            inputs_data={"x": np.zeros((32, 4), np.float32)},
+            loss_labels_data={"y": np.zeros(32, np.int32)},
+            options="synchronous|per_layer_profiling",
+        )
+        plan, summary = made.memory_plan(), made.summary()
+        for shown in (made, summary, plan, step.profile):
+            assert len(shown._repr_html_()) < 20_000
+            assert f"{letters[:50]}" in shown._repr_html_()
+            assert "…" in shown._repr_html_()
+        assert len(summary) < 2_000
+        assert max(len(line) for line in str(plan).splitlines()) < 300
+        assert step.profile is not None
+        assert max(len(line) for line in step.profile.table().splitlines()) < 300
+        assert any(letters in entry.name for entry in plan.entries)  # the numbers have it whole
+
+
 def test_the_notebook_is_kept_without_outputs() -> None:
     for cell in json.loads(NOTEBOOK.read_text())["cells"]:
         assert cell.get("outputs", []) == []

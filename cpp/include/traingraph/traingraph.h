@@ -23,6 +23,7 @@
 #include <traingraph/loss.h>
 #include <traingraph/lstm.h>
 #include <traingraph/memory_plan.h>
+#include <traingraph/message_text.h>
 #include <traingraph/nn.h>
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>

@@ -1,6 +1,7 @@
 // What a notebook shows of graphs, memory plans and profiles: tables in HTML, without a style sheet
 // or a program of their own.
 #include <traingraph/graph.h>
+#include <traingraph/message_text.h>
 
 #include <algorithm>
 #include <cmath>
@@ -55,8 +56,8 @@ class Table {
     html_ += "<tr>";
     for (std::size_t k = 0; k < cells.size(); ++k) {
       const char* const side = k < texts_ ? "left" : "right";
-      html_ +=
-          "<" + tag + " style=\"text-align:" + side + "\">" + escaped(cells[k]) + "</" + tag + ">";
+      html_ += "<" + tag + " style=\"text-align:" + side + "\">" +
+               escaped(shortened(cells[k], kMostShown)) + "</" + tag + ">";
     }
     html_ += "</tr>";
   }

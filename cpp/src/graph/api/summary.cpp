@@ -2,6 +2,7 @@
 #include <iomanip>
 
 #include <traingraph/graph.h>
+#include <traingraph/message_text.h>
 
 #include "graph/state/graph_state.h"
 #include "ir/number_text.h"
@@ -39,7 +40,7 @@ std::string Graph::summary() const {
   };
   line("id", "layer", "result", "parameters");
   for (const GraphSummary::Row& row : summary.rows) {
-    line(row.id, row.layer, row.results, row.parameters);
+    line(row.id, shortened(row.layer, kMostShown), row.results, row.parameters);
   }
   text << "parameters: " << summary.parameters << "\n";
   return text.str();

@@ -1,4 +1,5 @@
 #include <traingraph/memory_plan.h>
+#include <traingraph/message_text.h>
 
 #include <algorithm>
 #include <iomanip>
@@ -15,7 +16,8 @@ std::string MemoryPlan::largest_entries() const {
   sorted.resize(std::min(sorted.size(), kShown));
   std::string text = "\nthe largest entries of this graph's memory plan:";
   for (const Entry& entry : sorted) {
-    text += "\n  " + std::to_string(entry.bytes) + " bytes, " + entry.kind + ": " + entry.name;
+    text += "\n  " + std::to_string(entry.bytes) + " bytes, " + entry.kind + ": " +
+            shortened(entry.name, kMostShown);
   }
   return text + "\n  " + std::to_string(arena_bytes) + " bytes, arena: what of these is reused";
 }
@@ -23,10 +25,12 @@ std::string MemoryPlan::largest_entries() const {
 std::string MemoryPlan::to_string() const {
   PlainStream text;
   std::size_t width = 10;
-  for (const Entry& entry : entries) width = std::max(width, entry.name.size());
+  for (const Entry& entry : entries) {
+    width = std::max(width, shortened(entry.name, kMostShown).size());
+  }
   auto line = [&](const std::string& name, const std::string& kind, std::size_t bytes) {
-    text << std::left << std::setw(static_cast<int>(width) + 2) << name << std::setw(12) << kind
-         << std::right << std::setw(14) << bytes << "\n";
+    text << std::left << std::setw(static_cast<int>(width) + 2) << shortened(name, kMostShown)
+         << std::setw(12) << kind << std::right << std::setw(14) << bytes << "\n";
   };
   for (const Entry& entry : entries) line(entry.name, entry.kind, entry.bytes);
   line("arena", "shared", arena_bytes);
