@@ -3,12 +3,15 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <locale>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include <traingraph/errors.h>
+#include <traingraph/message_text.h>
 #include <traingraph/nn.h>
 
 namespace traingraph::nn {
@@ -54,25 +57,26 @@ inline std::int64_t smallest(const std::optional<Size>& size) {
   return size ? std::min(size->y, size->x) : 1;
 }
 
-inline std::string in_lower_case(std::string text) {
-  for (char& c : text) {
-    if (c >= 'A' && c <= 'Z') c += 'a' - 'A';
-  }
-  return text;
+// Raises InvalidArgument: axes of values are counted from the first one.
+inline void expect_axis(const char* function, std::int64_t axis) {
+  if (axis >= 0) return;
+  throw InvalidArgument("[" + std::string(function) + "] expected an axis of at least 0 but got " +
+                        std::to_string(axis) + "; axes are counted from the batch, which is 0");
 }
 
 // InvalidArgument that lists what is accepted.
 template <class Rows>
 const auto& row_named(const Rows& rows, const std::string& subject, const char* what,
                       const std::string& name) {
-  std::string names, meant;
+  std::string listed;
+  std::vector<std::string> names;
   for (const auto& row : rows) {
     if (row.name == name) return row;
-    names += (names.empty() ? "" : ", ") + std::string(row.name);
-    if (in_lower_case(name) == row.name) meant = "; did you mean '" + in_lower_case(name) + "'?";
+    names.emplace_back(row.name);
+    listed += (listed.empty() ? "" : ", ") + names.back();
   }
-  throw InvalidArgument("[" + subject + "] expected " + what + " of " + names + " but got '" +
-                        name + "'" + meant);
+  throw InvalidArgument("[" + subject + "] expected " + what + " of " + listed + " but got '" +
+                        name + "'" + did_you_mean(name, names));
 }
 
 }  // namespace traingraph::nn

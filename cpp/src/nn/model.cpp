@@ -41,6 +41,12 @@ constexpr OptimizerRow kOptimizers[] = {
     {"rmsprop", [] { return rmsprop(); }},
 };
 
+struct LabelsRow {
+  const char* name;
+  bool is_one_hot;
+};
+constexpr LabelsRow kLabels[] = {{"classes", false}, {"one_hot", true}};
+
 OptimizerDescriptor with_rate(float learning_rate) {
   OptimizerDescriptor d;
   d.learning_rate = learning_rate;
@@ -89,10 +95,8 @@ TensorPtr input_of(const Expression::Input& input, std::int64_t batch_size) {
 // Classes without the axis of classes, or what the prediction has.
 TensorDescriptor labels_of(const std::string& labels, LossType type,
                            const TensorDescriptor& prediction) {
-  if (labels != "classes" && labels != "one_hot") {
-    throw InvalidArgument("[model] expected labels of classes, one_hot but got '" + labels + "'");
-  }
-  if (type != LossType::kSoftmaxCrossEntropy || labels == "one_hot") {
+  const bool is_one_hot = row_named(kLabels, "model", "labels", labels).is_one_hot;
+  if (type != LossType::kSoftmaxCrossEntropy || is_one_hot) {
     return {prediction.shape, prediction.data_type};
   }
   Shape shape = prediction.shape;

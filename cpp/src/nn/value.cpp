@@ -31,6 +31,7 @@ Value layer(const char* text, const std::vector<Value>& values, Parts... parts) 
 }
 
 Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) {
+  for (const std::int64_t axis : axes) expect_axis(text, axis);
   return made(text, {x}, [=](Drawing& drawing, const Sources& sources, bool) {
     Shape over = axes;
     const auto rank = static_cast<std::int64_t>(sources[0]->descriptor().shape.size());
@@ -131,10 +132,13 @@ Value sum(const Value& x, std::vector<std::int64_t> axes) {
 }
 
 Value concatenate(const std::vector<Value>& values, std::int64_t axis) {
+  expect_axis("concatenate", axis);
+  if (values.empty()) throw InvalidArgument("[concatenate] expected 1 or more values but got none");
   return layer<Concatenation>("concatenate", values, axis);
 }
 Value matmul(const Value& x, const Value& y) { return layer<MatMul>("matmul", {x, y}); }
 Value gather(const Value& x, const Value& indices, std::int64_t axis) {
+  expect_axis("gather", axis);
   return made("gather", {x, indices}, [axis](Drawing& drawing, const Sources& sources, bool) {
     return drawing.graph->gather(axis, sources[0], sources[1]);
   });

@@ -2,8 +2,10 @@
 #include <traingraph/device.h>
 
 #include <charconv>
+#include <vector>
 
 #include <traingraph/errors.h>
+#include <traingraph/message_text.h>
 
 #include "runtime/backend.h"
 #include "runtime/device_memory.h"
@@ -130,13 +132,16 @@ Device Device::named(const std::string& text) {
                       "' but this one was built for another system; use \"cpu\", or \"gpu\" for "
                       "an NVIDIA GPU");
   }
-  std::string known = "any, gpu";
-  if (built_in(kApple) == nullptr) known += std::string(", ") + kNvidia;
+  std::vector<std::string> names{"any", "gpu"};
+  if (built_in(kApple) == nullptr) names.emplace_back(kNvidia);
   for (const Backend* backend : backends()) {
-    if (backend->traits().computes) known += ", " + backend->name();  // not what only tests plans
+    if (backend->traits().computes) names.push_back(backend->name());  // not what only tests plans
   }
-  throw InvalidArgument("[device] expected one of " + known + " but got '" + text + "'" +
-                        (text == "mps" ? "; the GPU of a Mac is \"metal\"" : ""));
+  std::string known;
+  for (const std::string& name : names) known += (known.empty() ? "" : ", ") + name;
+  throw InvalidArgument(
+      "[device] expected one of " + known + " but got '" + text + "'" +
+      (text == "mps" ? "; the GPU of a Mac is \"metal\"" : did_you_mean(text, names)));
 }
 
 DeviceType Device::actual_type() const {
