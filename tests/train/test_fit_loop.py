@@ -252,6 +252,19 @@ def test_early_stopping_keeps_the_best_weights(monitor: str) -> None:
     assert model.optimizer.time_step == 5 * len(done) + 1  # the rest of the state goes on
 
 
+@pytest.mark.parametrize("given", [{}, {"validation": KEPT}, {"validation": KEPT, "resume": True}])
+def test_what_is_watched_is_looked_for_before_the_first_step(given: dict[str, Any]) -> None:
+    model, heard = classifier(), list[int]()
+    stop = tg.EarlyStopping(patience=1, monitor="losss")
+    before = model.state()
+    with pytest.raises(ValueError, match=r"expected monitor of loss.*did you mean 'loss'\?$"):
+        model.fit(*TRAINED, callbacks=[lambda epoch: heard.append(epoch.number), stop], **given)
+    assert heard == []
+    assert model.optimizer.time_step == 1
+    for name, value in model.state().items():
+        np.testing.assert_array_equal(value, before[name])
+
+
 def test_early_stopping_without_validation_watches_the_loss() -> None:
     model = classifier()
     stop = tg.EarlyStopping(patience=1, min_delta=1e9, restores_best=False)
@@ -370,9 +383,10 @@ MISTAKES = [
     ({"schedule": lambda step: math.inf}, "expected a finite rate of function in step 0 but got"),
     ({"schedule": lambda step: "x"}, "expected the rate of schedule: a number but got 'str'"),
     ({"callbacks": [3]}, "expected callbacks[0]: "),
-    ({"callbacks": [STOP]}, "[EarlyStopping] expected an epoch with the number 'auc', which it is "
-                            "to watch but got no validation"),
-    ({"callbacks": [STOP], "validation": KEPT}, "a validation without it: name it in metrics"),
+    ({"callbacks": [STOP]}, "[EarlyStopping] expected monitor of loss but got 'auc'; it is of the "
+                            "validation, pass one"),
+    ({"callbacks": [STOP], "validation": KEPT}, "expected monitor of loss, accuracy but got 'auc'; "
+                                                "name it in metrics"),
     ({"on_nonfinite": "ignore"}, "expected on_nonfinite of raise, warn but got 'ignore'"),
     ({"epochs": 2, "first_epoch": 3}, "[fit] expected epochs, the number of the last one, of at "
                                       "least 3, the first one, but got 2"),

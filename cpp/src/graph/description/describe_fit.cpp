@@ -78,7 +78,7 @@ const ClassDescription& EarlyStopping::class_description() {
                     "Whether the parameters of the best epoch stay.", true)
           .made_of<std::int64_t, double, std::string, bool>(
               "A loss or an error is better lower, other metrics are better higher. Errors: "
-              "ValueError, also after an epoch without the number.")
+              "ValueError, also of a fit whose epochs have not the number.")
           .property("best", &EarlyStopping::best, "The best number of the last fit, or None.")
           .property("best_epoch", &EarlyStopping::best_epoch, "Its epoch; 0 before there is one.");
   return description;

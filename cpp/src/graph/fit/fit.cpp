@@ -134,6 +134,7 @@ class Fit {
       }
     }
     for (const std::string& name : arguments_.metrics) make_metric(name, loss_->type, kFit);
+    check_monitors(arguments_, loss_->type);
   }
 
   void begin() {

@@ -4,8 +4,12 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <traingraph/errors.h>
+#include <traingraph/message_text.h>
+
+#include "graph/fit/metrics.h"
 
 namespace traingraph {
 namespace {
@@ -33,7 +37,39 @@ void check_has_batches_alone(const FitArguments& arguments) {
   refuse("shuffle_seed=" + std::to_string(*arguments.shuffle_seed));
 }
 
+// How a fit would have the number, or which one is meant.
+std::string advice_for(const std::string& monitor, bool validates, bool has_accuracy) {
+  if (monitor == kConfusionMatrix) return "; a matrix is no number to watch";
+  if (monitor == "accuracy" && !has_accuracy) return "; it is of losses of classifiers";
+  if (is_metric(monitor)) {
+    return validates ? "; name it in metrics" : "; it is of the validation, pass one";
+  }
+  std::vector<std::string> names = metric_names();
+  names.emplace_back("loss");
+  return did_you_mean(monitor, names);
+}
+
 }  // namespace
+
+void check_monitors(const FitArguments& arguments, LossType type) {
+  const bool validates = arguments.validation.has_value();
+  std::vector<std::string> numbers{"loss"};
+  if (validates && has_accuracy(type)) numbers.emplace_back("accuracy");
+  for (const std::string& name : arguments.metrics) {
+    const bool is_known = std::ranges::find(numbers, name) != numbers.end();
+    if (!is_known && name != kConfusionMatrix) numbers.push_back(name);
+  }
+  for (const FitCallbackPtr& callback : arguments.callbacks) {
+    const auto* const stopping = dynamic_cast<const EarlyStopping*>(callback.get());
+    if (stopping == nullptr) continue;
+    const std::string& monitor = stopping->monitor();
+    if (std::ranges::find(numbers, monitor) != numbers.end()) continue;
+    std::string listed;
+    for (const std::string& number : numbers) listed += (listed.empty() ? "" : ", ") + number;
+    throw InvalidArgument("[EarlyStopping] expected monitor of " + listed + " but got '" + monitor +
+                          "'" + advice_for(monitor, validates, has_accuracy(type)));
+  }
+}
 
 void check(const FitArguments& arguments) {
   if (arguments.first_epoch < 1) {

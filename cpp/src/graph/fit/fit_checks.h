@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include <traingraph/fit.h>
+#include <traingraph/loss.h>
 
 #include "graph/state/fit_place.h"
 #include "graph/state/graph_state.h"
@@ -13,6 +14,8 @@ namespace traingraph {
 inline constexpr const char* kFit = "[fit]";
 
 void check(const FitArguments& arguments);
+// Whether each epoch has the numbers that callbacks watch.
+void check_monitors(const FitArguments& arguments, LossType type);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include <traingraph/errors.h>
+#include <traingraph/message_text.h>
 
 #include "runtime/numbers/half.h"
 
@@ -220,8 +221,7 @@ class ConfusionMatrix final : public Metric {
   std::vector<double> counts_;
 };
 
-constexpr const char* kNames =
-    "accuracy, top_<k>, mean_absolute_error, mean_squared_error, auc, confusion_matrix";
+constexpr const char* kTop = "top_<k>";
 
 std::optional<std::int64_t> top_of(const std::string& name) {
   if (!name.starts_with("top_")) return std::nullopt;
@@ -242,6 +242,17 @@ bool larger_is_better(const std::string& name) {
   return name == "accuracy" || name == "auc" || top_of(name).has_value();
 }
 
+const std::vector<std::string>& metric_names() {
+  static const std::vector<std::string> names{"accuracy",           kTop,  "mean_absolute_error",
+                                              "mean_squared_error", "auc", kConfusionMatrix};
+  return names;
+}
+
+bool is_metric(const std::string& name) {
+  const bool is_listed = std::ranges::find(metric_names(), name) != metric_names().end();
+  return top_of(name).has_value() || (is_listed && name != kTop);
+}
+
 std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
                                     const std::string& call) {
   const std::string subject = call + " metric '" + name + "'";
@@ -249,8 +260,11 @@ std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
   if (name == "mean_absolute_error") return std::make_unique<MeanError>(subject, 1);
   if (name == "mean_squared_error") return std::make_unique<MeanError>(subject, 2);
   const std::optional<std::int64_t> k = top_of(name);
-  if (!k && name != "accuracy" && name != "auc" && name != "confusion_matrix") {
-    throw InvalidArgument(call + " expected a metric of " + kNames + " but got '" + name + "'");
+  if (!is_metric(name)) {
+    std::string listed;
+    for (const std::string& one : metric_names()) listed += (listed.empty() ? "" : ", ") + one;
+    throw InvalidArgument(call + " expected a metric of " + listed + " but got '" + name + "'" +
+                          did_you_mean(name, metric_names()));
   }
   if (!has_accuracy(type) || (k && !is_softmax)) {
     refuse(subject,
@@ -260,7 +274,7 @@ std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
   }
   if (k) return std::make_unique<TopAccuracy>(*k);
   if (name == "auc") return std::make_unique<AreaUnderCurve>(subject, type);
-  if (name == "confusion_matrix") return std::make_unique<ConfusionMatrix>(type);
+  if (name == kConfusionMatrix) return std::make_unique<ConfusionMatrix>(type);
   if (is_softmax) return std::make_unique<ClassAccuracy>();
   return std::make_unique<SignAccuracy>();
 }

@@ -25,6 +25,10 @@ bool has_accuracy(LossType type);
 // `call`: for messages. Raises InvalidArgument for a name that is none, or that this loss lacks.
 std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
                                     const std::string& call);
+inline constexpr const char* kConfusionMatrix = "confusion_matrix";  // the one that is no number
+// As messages list them: "top_<k>" stands for those of each k.
+const std::vector<std::string>& metric_names();
+bool is_metric(const std::string& name);
 // Whether a larger value of a metric of this name is a better one; so is not that of an error.
 bool larger_is_better(const std::string& name);
 
