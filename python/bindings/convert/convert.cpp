@@ -30,6 +30,13 @@ std::string uncalled(py::handle value) {
                         " of at least 0 but got " + std::to_string(number));
 }
 
+// Booleans are numbers to Python, but never what was meant by one.
+bool is_truth_value(py::handle value) {
+  if (PyBool_Check(value.ptr())) return true;
+  const bool is_plain = PyLong_CheckExact(value.ptr()) || PyFloat_CheckExact(value.ptr());
+  return !is_plain && type_name(value).starts_with("numpy.bool");
+}
+
 }  // namespace
 
 void refuse(const Where& where, py::handle value) {
@@ -57,13 +64,19 @@ void check_accepted(const char* type, py::handle value, const Where& where,
   } catch (const InvalidArgument&) {
     name = printable(value);
   }
+  std::vector<std::string> names;
+  for (std::size_t begin = accepted.find('"'); begin != std::string::npos;) {
+    const std::size_t end = accepted.find('"', begin + 1);
+    names.push_back(accepted.substr(begin + 1, end - begin - 1));
+    begin = accepted.find('"', end + 1);
+  }
   throw InvalidArgument("[" + where.subject + "] expected " + where.name + " of " + accepted +
-                        " but got \"" + name + "\"");
+                        " but got \"" + name + "\"" + did_you_mean(name, names, "\""));
 }
 
 std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least,
                         std::int64_t most) {
-  if (!PyIndex_Check(value.ptr())) {
+  if (!PyIndex_Check(value.ptr()) || is_truth_value(value)) {
     refuse(where, value);
   }
   const auto index = py::reinterpret_steal<py::object>(PyNumber_Index(value.ptr()));
@@ -81,7 +94,7 @@ std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least
 double to_number(py::handle value, const Where& where) {
   // float() reads text too; an argument must be a number already.
   if (PyUnicode_Check(value.ptr()) || PyBytes_Check(value.ptr()) ||
-      PyNumber_Check(value.ptr()) == 0) {
+      PyNumber_Check(value.ptr()) == 0 || is_truth_value(value)) {
     refuse(where, value);
   }
   const double number = PyFloat_AsDouble(value.ptr());
@@ -95,8 +108,7 @@ double to_number(py::handle value, const Where& where) {
 }
 
 bool to_bool(py::handle value, const Where& where) {
-  const bool is_numpy = type_name(value).rfind("numpy.bool", 0) == 0;
-  if (!PyBool_Check(value.ptr()) && !is_numpy) {
+  if (!is_truth_value(value)) {
     refuse(where, value);
   }
   const int truth = PyObject_IsTrue(value.ptr());

@@ -122,7 +122,9 @@ T convert(py::handle value, const Where& where) {
       // What may be read only once is not tried before, nor are lists of that, nor what a class of
       // the program's may say of its own length.
       const bool again = PyList_CheckExact(value.ptr()) || PyTuple_CheckExact(value.ptr());
-      if (!again || kIsVector<typename T::value_type>) {
+      using Item = typename T::value_type;
+      // pybind11 would take truth values for numbers.
+      if (!again || kIsVector<Item> || std::is_arithmetic_v<Item>) {
         return convert_list<typename T::value_type>(value, where);
       }
     }
