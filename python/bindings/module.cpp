@@ -7,6 +7,7 @@
 
 #include "bindings.h"
 #include "classes/collector.h"
+#include "classes/missing_members.h"
 #include "classes/python_types.h"
 #include "classes/signature.h"
 #include "convert/enums.h"
@@ -52,6 +53,7 @@ void make_mps_on_demand(py::module_& module) {
         bind_mps(whole);
         list_exports(whole);
         refuse_unmade_objects();
+        name_missing_members();
         maker = {};
       });
     }
@@ -99,6 +101,8 @@ PYBIND11_MODULE(_core_of_main, module) {
   bind_nn(module);
   list_exports(module);
   refuse_unmade_objects();
+  name_missing_members();
+  bind_nearest_name(module);
   make_mps_on_demand(module);
 }
 

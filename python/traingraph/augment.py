@@ -9,15 +9,19 @@ and a numpy.random.Generator.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+
+from traingraph._missing_names import missing_name
 
 Array: TypeAlias = npt.NDArray[Any]
 Transform: TypeAlias = Callable[[Array, np.random.Generator], Array]
 
 __all__ = ["Batches", "flip", "noise", "scale", "shift"]
+if not TYPE_CHECKING:
+    __getattr__ = missing_name(__name__, __all__)
 
 
 def scale(factor: float = 1 / 255, offset: float = 0.0) -> Transform:

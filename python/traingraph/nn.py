@@ -12,4 +12,4 @@ __all__ = list(_core._nn_names)
 
 globals().update({name: getattr(_core, name) for name in __all__})
 if not TYPE_CHECKING:
-    __getattr__ = missing_name(__name__, __all__)
+    __getattr__ = missing_name(__name__, __all__, {"traingraph": _core.__all__})

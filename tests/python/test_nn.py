@@ -329,7 +329,10 @@ def test_values(call: Any, text: str) -> None:
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda: nn.dense(), r"\[dense\] no form takes \(0 by position\); write dense\(outputs"),
+        (
+            lambda: nn.dense(),
+            r"\[dense\] no form takes \(0 by position\); missing: outputs; write dense\(o",
+        ),
         (lambda: nn.dense(1, 2, 3), r"no form takes \(3 by position\)"),
         (lambda: nn.dense(1, 2, outputs=2), r"no form takes \(2 by position, outputs\)"),
         (

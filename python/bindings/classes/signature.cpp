@@ -1,67 +1,24 @@
-// Matches the arguments of a call to the forms of a signature, names the nearest form in the error,
-// and writes docstrings.
+// Matches the arguments of a call to the forms of a signature, and writes docstrings.
 #include "classes/signature.h"
 
 #include <pybind11/eval.h>
 
 #include <algorithm>
-#include <limits>
-
-#include "classes/suggestions.h"
 
 namespace traingraph::python {
-namespace {
 
-const Parameter* find(const std::vector<Parameter>& form, std::string_view name) {
+const Parameter* parameter_of(const std::vector<Parameter>& form, std::string_view name) {
   const auto found = std::ranges::find(form, name, &Parameter::name);
   return found == form.end() ? nullptr : &*found;
 }
 
-void append(std::string& list, const std::string& item) {
+void append_item(std::string& list, const std::string& item) {
   list += list.empty() ? item : ", " + item;
 }
 
-// What a form lacks, what it has no place for, and what may be meant by that.
-struct Distance {
-  std::string missing;
-  std::string surplus;
-  std::string meant;
-  int count = 0;
-};
-
-Distance distance(const std::vector<Parameter>& form, const py::dict& given) {
-  Distance result;
-  std::vector<const Parameter*> open;
-  for (const Parameter& parameter : form) {
-    if (!given.contains(parameter.name)) open.push_back(&parameter);
-  }
-  for (const auto& item : items_of(given)) {
-    const std::string name = printable(item.first);
-    if (find(form, name) != nullptr) continue;
-    append(result.surplus, name);
-    const auto alike = std::ranges::find_if(
-        open, [&](const Parameter* parameter) { return resembles(name, parameter->name); });
-    if (alike == open.end()) {
-      result.count += 2;
-    } else {
-      append(result.meant, (*alike)->name);
-      open.erase(alike);
-      ++result.count;
-    }
-  }
-  for (const Parameter* parameter : open) {
-    if (!parameter->required()) continue;
-    append(result.missing, parameter->name);
-    result.count += 2;
-  }
-  return result;
-}
-
-}  // namespace
-
 PyObject* Arguments::found(std::string_view name) const {
   const std::vector<Parameter>& parameters = signature_->forms_[form_].parameters;
-  const Parameter* const parameter = find(parameters, name);
+  const Parameter* const parameter = parameter_of(parameters, name);
   return parameter == nullptr ? nullptr
                               : at(static_cast<std::size_t>(parameter - parameters.data()));
 }
@@ -75,7 +32,7 @@ PyObject* Arguments::at(std::size_t k) const {
 
 py::object Arguments::operator[](std::string_view name) const {
   if (PyObject* value = found(name)) return py::reinterpret_borrow<py::object>(value);
-  const Parameter* const parameter = find(signature_->forms_[form_].parameters, name);
+  const Parameter* const parameter = parameter_of(signature_->forms_[form_].parameters, name);
   if (parameter == nullptr || parameter->required()) return py::none();
   if (parameter->value == nullptr) {
     const py::object names = py::module_::import("traingraph._core").attr("__dict__");
@@ -85,7 +42,7 @@ py::object Arguments::operator[](std::string_view name) const {
 }
 
 Where Arguments::where(std::string_view name) const {
-  const Parameter* parameter = find(signature_->forms_[form_].parameters, name);
+  const Parameter* parameter = parameter_of(signature_->forms_[form_].parameters, name);
   return {signature_->subject(), std::string(name),
           parameter != nullptr ? parameter->annotation : ""};
 }
@@ -177,37 +134,7 @@ Arguments Signature::match_function(const py::args& positional, const py::kwargs
       return {*this, form, std::move(given)};
     }
   }
-  std::string lines;
-  for (const CallForm& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
-  std::string names = std::to_string(positional.size()) + " by position";
-  std::string meant;
-  const std::vector<Parameter> all = merged();
-  for (const auto& item : items_of(keywords)) {
-    const std::string word = printable(item.first);
-    append(names, word);
-    std::string best;
-    for (const Parameter& parameter : all) {
-      if (word == parameter.name) {
-        best.clear();
-        break;
-      }
-      const bool is_longer = parameter.name.size() > best.size();
-      if (is_longer && resembles(word, parameter.name)) best = parameter.name;
-    }
-    if (!best.empty()) append(meant, best);
-  }
-  if (!meant.empty()) meant = "; did you mean " + meant + "?";
-  std::string missing;
-  if (forms_.size() == 1) {
-    const std::vector<Parameter>& parameters = forms_.front().parameters;
-    for (std::size_t i = positional.size(); i < parameters.size(); ++i) {
-      const bool is_there = keywords.contains(py::handle(parameters[i].key));
-      if (parameters[i].required() && !is_there) append(missing, parameters[i].name);
-    }
-    if (!missing.empty()) missing = "; missing: " + missing;
-  }
-  throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + missing + meant +
-                       (meant.empty() ? "; write " : " Write ") + lines);
+  refuse_function(positional, keywords);
 }
 
 Arguments Signature::match(const py::args& positional, const py::kwargs& keywords) const {
@@ -242,80 +169,13 @@ Arguments Signature::match(const py::args& positional, const py::kwargs& keyword
   refuse(given);
 }
 
-// The form whose first arguments may be these values, or that needs least.
-const CallForm& Signature::meant_by(const py::args& positional) const {
-  const auto misses = [&](const CallForm& called) {
-    const std::vector<Parameter>& form = called.parameters;
-    std::size_t taken = 0;
-    while (taken < form.size() && taken < positional.size() &&
-           may_take(form[taken].annotation, positional[taken])) {
-      ++taken;
-    }
-    const auto needed = std::ranges::count_if(form, &Parameter::required);
-    return std::pair(positional.size() - taken, needed);
-  };
-  return *std::ranges::min_element(forms_, {}, misses);
-}
-
-void Signature::refuse(const py::dict& given) const {
-  constexpr std::size_t kMost = 4;
-  std::vector<const CallForm*> nearest;
-  Distance best;
-  best.count = std::numeric_limits<int>::max();
-  for (const CallForm& form : forms_) {
-    // Who decodes says so.
-    const bool decodes = forms_.size() > 1 && find(form.parameters, "coder") != nullptr;
-    if (decodes && !given.contains("coder")) continue;
-    Distance candidate = distance(form.parameters, given);
-    if (candidate.count < best.count) {
-      best = std::move(candidate);
-      nearest.clear();
-    } else if (candidate.count > best.count || nearest.size() == kMost) {
-      continue;
-    } else if (!candidate.missing.empty()) {
-      best.missing += (best.missing.empty() ? "" : " or ") + candidate.missing;
-    }
-    nearest.push_back(&form);
-  }
-  std::string names;
-  const DictItems items = items_of(given);
-  for (const auto& item : items) append(names, printable(item.first));
-  std::string text = "[" + subject() + "] no form takes (" + names + ")";
-  if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
-  text += best.meant.empty() ? "; the nearest is " : " The nearest is ";
-  for (const CallForm* form : nearest) text += (form == nearest[0] ? "" : " or ") + shown(*form);
-  if (!best.missing.empty()) {
-    text += "; missing: " + best.missing;
-  }
-  if (!best.surplus.empty()) {
-    text += "; not in it: " + best.surplus;
-  }
-  for (const auto& item : items) {
-    // A form may take a list of what was given alone.
-    const std::string name = printable(item.first);
-    for (const CallForm& form : forms_) {
-      const Parameter* const plural = find(form.parameters, name + "s");
-      if (find(form.parameters, name) != nullptr || plural == nullptr) continue;
-      const bool is_list = plural->annotation.find("Sequence[") != std::string::npos;
-      const std::string one = Where{"", "", plural->annotation}.of_item(0).expected;
-      const auto listed = py::reinterpret_steal<py::dict>(PyDict_Copy(given.ptr()));
-      listed.attr("pop")(item.first);
-      listed[py::str(name + "s")] = item.second;
-      if (!is_list || !may_take(one, item.second) || !fits(form, listed)) continue;
-      text += "; write " + name + "s=[" + name + "]";
-      if (&form != nearest[0]) text += ": " + shown(form);
-    }
-  }
-  throw py::type_error(text);
-}
-
 std::string Signature::line(const CallForm& form) const {
   std::string list = has_self() ? "self" : "";
   for (std::size_t i = 0; i < form.parameters.size(); ++i) {
-    if (i == positional_count(form)) append(list, "*");
+    if (i == positional_count(form)) append_item(list, "*");
     const Parameter& parameter = form.parameters[i];
-    append(list, parameter.name + ": " + parameter.annotation +
-                     (parameter.required() ? "" : " = " + parameter.default_text));
+    append_item(list, parameter.name + ": " + parameter.annotation +
+                          (parameter.required() ? "" : " = " + parameter.default_text));
   }
   return name_ + "(" + list + ") -> " + (form.returns.empty() ? returns_ : form.returns);
 }
@@ -328,8 +188,8 @@ std::string Signature::shown(const CallForm& form) const {
 std::string Signature::names_of(const std::vector<Parameter>& list, std::size_t positional) {
   std::string names;
   for (std::size_t i = 0; i < list.size(); ++i) {
-    if (i == positional) append(names, "*");
-    append(names, list[i].name + (list[i].required() ? "" : "=" + list[i].default_text));
+    if (i == positional) append_item(names, "*");
+    append_item(names, list[i].name + (list[i].required() ? "" : "=" + list[i].default_text));
   }
   return names;
 }
@@ -339,10 +199,10 @@ std::vector<Parameter> Signature::merged() const {
   std::vector<Parameter> all;
   for (const CallForm& form : forms_) {
     for (const Parameter& parameter : form.parameters) {
-      if (find(all, parameter.name) != nullptr) continue;
+      if (parameter_of(all, parameter.name) != nullptr) continue;
       all.push_back(parameter);
       const auto needs = [&](const CallForm& other) {
-        const Parameter* same = find(other.parameters, parameter.name);
+        const Parameter* same = parameter_of(other.parameters, parameter.name);
         return same != nullptr && same->required();
       };
       if (parameter.required() && !std::ranges::all_of(forms_, needs)) {

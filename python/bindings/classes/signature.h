@@ -33,6 +33,10 @@ struct CallForm {
   std::size_t before_star;  // so many may be given by position
   std::string returns;      // empty: as the other forms
 };
+// The one of this name; null where the form has none.
+const Parameter* parameter_of(const std::vector<Parameter>& form, std::string_view name);
+// Behind ", " where it is not the first.
+void append_item(std::string& list, const std::string& item);
 // Of "weights: MLCTensor, *, biases: MLCTensor | None = None -> MLCLayer".
 std::vector<CallForm> parsed(const std::vector<std::string>& forms);
 // "Sequence[int]" with the module that it is of.
@@ -124,8 +128,10 @@ class Signature {
   friend class Arguments;
 
   Arguments match_function(const py::args& positional, const py::kwargs& keywords) const;
+  std::string missing(const py::args& positional, const py::kwargs& keywords) const;
   static bool fits(const CallForm& form, const py::dict& given);
   [[noreturn]] void refuse(const py::dict& given) const;
+  [[noreturn]] void refuse_function(const py::args& positional, const py::kwargs& keywords) const;
   const CallForm& meant_by(const py::args& positional) const;
   std::string line(const CallForm& form) const;
   std::string shown(const CallForm& form) const;

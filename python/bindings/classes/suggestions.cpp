@@ -2,10 +2,9 @@
 #include "classes/suggestions.h"
 
 #include <algorithm>
-#include <numeric>
-#include <string_view>
 #include <utility>
-#include <vector>
+
+#include <traingraph/message_text.h>
 
 #include "convert/enums.h"
 
@@ -15,32 +14,26 @@ namespace py = pybind11;
 
 namespace {
 
-std::size_t edits_between(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 // Whether Keras or PyTorch have this word for what is called so here.
 bool is_called(const std::string& word, const std::string& name) {
   constexpr std::pair<const char*, const char*> kNames[] = {
       {"units", "outputs"},
+      {"units", "hidden"},
       {"filters", "outputs"},
       {"out_features", "outputs"},
       {"out_channels", "outputs"},
+      {"out_channels", "output_feature_channel_count"},
       {"in_features", "inputs"},
       {"in_channels", "inputs"},
+      {"in_channels", "input_feature_channel_count"},
+      {"input_size", "inputs"},
+      {"embed_dim", "inputs"},
+      {"num_features", "channels"},
       {"use_bias", "bias"},
       {"kernel_initializer", "weights_init"},
+      {"bias_initializer", "bias_init"},
       {"p", "rate"},
+      {"prob", "rate"},
       {"num_layers", "layers"},
       {"num_heads", "heads"},
       {"num_groups", "groups"},
@@ -54,8 +47,44 @@ bool is_called(const std::string& word, const std::string& name) {
       {"rho", "alpha"},
       {"beta_1", "beta1"},
       {"beta_2", "beta2"},
+      {"amsgrad", "uses_amsgrad"},
+      {"weight_decay", "regularization_scale"},
       {"pool_size", "kernel"},
       {"criterion", "loss"},
+      {"dtype", "data_type"},
+      {"dtype", "input_type"},
+      {"dim", "axis"},
+      {"dim", "dimension"},
+      {"dim", "dimensions"},
+      {"dims", "dimensions"},
+      {"axes", "axis"},
+      {"axes", "dimensions"},
+      {"axis", "dimension"},
+      {"axis", "dimensions"},
+      {"min", "least"},
+      {"max", "most"},
+      {"index", "indices"},
+      {"tensors", "values"},
+      {"input", "x"},
+      {"x", "inputs"},
+      {"X", "inputs"},
+      {"y", "labels"},
+      {"targets", "labels"},
+      {"sample_weight", "label_weights"},
+      {"verbose", "progress"},
+      {"nb_epoch", "epochs"},
+      {"initial_epoch", "first_epoch"},
+      {"lr_scheduler", "schedule"},
+      {"scheduler", "schedule"},
+      {"restore_best_weights", "restores_best"},
+      {"filepath", "path"},
+      {"filename", "path"},
+      {"graphs", "graph_objects"},
+      {"activation_type", "type"},
+      {"loss_type", "type"},
+      {"padding_mode", "padding"},
+      {"lr", "optimizer"},
+      {"learning_rate", "optimizer"},
   };
   return std::ranges::find(kNames, std::pair(word, name), [](const auto& row) {
            return std::pair<std::string, std::string>(row.first, row.second);
@@ -71,9 +100,7 @@ bool resembles(const std::string& word, const std::string& name) {
     if (name[k - 1] == '_') initials += name[k];
   }
   if (initials.size() > 1 && word == initials) return true;
-  constexpr std::size_t kLeast = 4;
-  if (word.size() >= kLeast && (name.starts_with(word) || word.starts_with(name))) return true;
-  return word.size() > kLeast && edits_between(word, name) <= 2;
+  return nearest_name(word, {name}).has_value();
 }
 
 bool may_take(const std::string& annotation, py::handle value) {

@@ -77,6 +77,12 @@ std::string choices(const Registered& entry) {
   return list;
 }
 
+std::vector<std::string> names_of(const Registered& entry) {
+  std::vector<std::string> names;
+  for (const EnumCase& item : entry.cases) names.push_back(lower_case(item.name));
+  return names;
+}
+
 bool lookup(const Registered& entry, std::string_view text, long& value) {
   const std::string wanted = lower_case(text);
   const auto found = std::ranges::find_if(
@@ -93,9 +99,11 @@ long from_text(const Registered& entry, const std::string& text) {
   while (begin <= text.size()) {
     const auto end = entry.row->is_set ? std::min(text.find('|', begin), text.size()) : text.size();
     long value = 0;
-    if (!lookup(entry, std::string_view(text).substr(begin, end - begin), value)) {
+    const std::string_view name = std::string_view(text).substr(begin, end - begin);
+    if (!lookup(entry, name, value)) {
       throw InvalidArgument("[" + entry.row->name + "] expected one of " + choices(entry) +
-                            " but got \"" + text + "\"");
+                            " but got \"" + text + "\"" +
+                            did_you_mean(name, names_of(entry), "\""));
     }
     result |= value;
     begin = end + 1;

@@ -41,7 +41,9 @@ DataType declared_type(std::string_view name, const NamedTensors& declared, cons
       std::ranges::find_if(declared, [name](const auto& entry) { return entry.first == name; });
   if (found != declared.end()) return found->second->descriptor().data_type;
   std::string names;
+  std::vector<std::string> known;
   for (const auto& entry : declared) {
+    known.push_back(entry.first);
     names += (names.empty() ? "'" : ", '") + entry.first + "'";
   }
   const bool is_output = std::string_view(argument).starts_with("outputs");
@@ -49,7 +51,7 @@ DataType declared_type(std::string_view name, const NamedTensors& declared, cons
                            (is_output ? "add_outputs" : "add_inputs");
   throw InvalidArgument(std::string("[") + subject + "] expected declared names in " + argument +
                         (names.empty() ? none : ": " + names) + "; got '" + std::string(name) +
-                        "'");
+                        "'" + did_you_mean(name, known));
 }
 
 // Whether the data is that of these arrays, as they are now. No Python code runs meanwhile, so that

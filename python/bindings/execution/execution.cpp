@@ -117,13 +117,15 @@ int index_of(PyObject* keyword) {
 
 [[noreturn]] void refuse_keyword(const Call& call, PyObject* keyword) {
   std::string accepted;
+  std::vector<std::string> names;
   for (int i = 0; i < kArgumentCount; ++i) {
-    if ((call.accepted >> i & 1U) != 0) {
-      accepted += (accepted.empty() ? "" : ", ") + std::string(kNames[i]);
-    }
+    if ((call.accepted >> i & 1U) == 0) continue;
+    names.emplace_back(kNames[i]);
+    accepted += (accepted.empty() ? "" : ", ") + names.back();
   }
+  const std::string word = printable(keyword);
   throw py::type_error(std::string("[") + call.subject + "] expected keywords of " + accepted +
-                       " but got " + printable(keyword));
+                       " but got " + word + did_you_mean(word, names, ""));
 }
 
 using Given = std::array<PyObject*, kArgumentCount>;  // null where the caller gave none

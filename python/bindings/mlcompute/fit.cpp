@@ -51,14 +51,6 @@ class Signals {
   Clock::time_point last_ = Clock::now();
 };
 
-std::vector<std::string> to_metrics(const py::object& given, const Where& where) {
-  std::vector<std::string> names;
-  for (const py::object& item : to_items(given, where)) {
-    names.push_back(to_text(item, where.of_item(names.size())));
-  }
-  return names;
-}
-
 FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   FitArguments arguments;
   arguments.inputs = samples(given["inputs"], graph.inputs(), given.where("inputs"), "input");
@@ -263,8 +255,9 @@ class Bar {
 
 bool warns(const std::string& what, const Where& where) {
   if (what == "warn" || what == "raise") return what == "warn";
+  const std::string meant = did_you_mean(what, {"raise", "warn"});
   throw InvalidArgument("[" + where.subject + "] expected " + where.name +
-                        " of raise, warn but got '" + what + "'");
+                        " of raise, warn but got '" + what + "'" + meant);
 }
 
 std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
@@ -276,7 +269,7 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   arguments.shuffle = given.get<bool>("shuffle");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
   arguments.validation = to_validation(self, given["validation"], given.where("validation"));
-  arguments.metrics = to_metrics(given["metrics"], given.where("metrics"));
+  arguments.metrics = convert_list<std::string>(given["metrics"], given.where("metrics"));
   arguments.schedule = to_schedule(given["schedule"], given.where("schedule"));
   const std::vector<py::object> callbacks = to_items(given["callbacks"], given.where("callbacks"));
   for (std::size_t k = 0; k < callbacks.size(); ++k) {
@@ -388,7 +381,7 @@ void add_fit(const py::module_& module) {
       "another name, or one that does not go with the loss.",
       [](TrainingGraph& self, const Arguments& given) {
         FitArguments arguments = arguments_of(self, given);
-        arguments.metrics = to_metrics(given["metrics"], given.where("metrics"));
+        arguments.metrics = convert_list<std::string>(given["metrics"], given.where("metrics"));
         Signals signals;
         arguments.goes_on = [&signals] { return signals.checked(); };
         const ReleasedGil released;

@@ -4,7 +4,10 @@ A kernel encodes itself into an MTLCommandBuffer; commit() compiles what was rec
 once, and runs it.
 """
 
+from typing import TYPE_CHECKING
+
 from traingraph import _core
+from traingraph._missing_names import missing_name
 from traingraph.mps.coding import MPSKeyedUnarchiver, NSKeyedArchiver
 from traingraph.mps.data_sources import (
     MPSCNNBatchNormalizationDataSource,
@@ -30,3 +33,5 @@ __all__ = [
 ]
 
 globals().update({name: getattr(_core, name) for name in _core._mps_names})
+if not TYPE_CHECKING:
+    __getattr__ = missing_name(__name__, __all__, {"traingraph": _core.__all__})
