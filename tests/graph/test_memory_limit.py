@@ -151,8 +151,8 @@ def test_copies_run_where_they_are_asked_for_and_nowhere_else(device):
         again = [e for e in kept.plan().recomputed if e.name.startswith("batch_norm")]
         assert kept.batch_norms("gradient") == len(again)
         # Whose kernels have no use for coefficients finds the statistics once more.
-        handed = kept.description().count("given_coefficients")
-        assert kept.description().count("gives_coefficients") == handed
+        handed = kept.description().count("coefficients=given")
+        assert kept.description().count("coefficients=result") == handed
         if device in ("cpu", "null"):
             assert handed == len(again)
         counts.append(len(kept.plan().recomputed))

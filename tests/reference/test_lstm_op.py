@@ -28,8 +28,10 @@ def gelu(x):
 
 
 ACTIVATIONS = {
-    f"activation {k}": scalar_list(name, 1, p, 0.5 if name == "tanh" else 0.0)["list"]
-    for k, (name, p, _) in enumerate(OTHERS.values())
+    "activations": [
+        scalar_list(name, 1, p, 0.5 if name == "tanh" else 0.0)["list"]
+        for name, p, _ in OTHERS.values()
+    ]
 }
 FUNCTIONS = tuple(f or (scaled_tanh if n == "tanh" else gelu) for n, _, f in OTHERS.values())
 LENGTHS = {1: [2], 3: [3, 1, 0], 5: [4, 4, 2, 1, 1], 20: [3] * 5 + [2] * 10 + [1] * 4 + [0]}
@@ -198,7 +200,11 @@ REFUSED = [
     ({"has_peepholes": True}, [(3, 4, 8), (8, 2), (2, 2)], r"peepholes \(3, 2\) but got \(2, 2\)"),
     ({"has_lengths": True}, [(3, 4, 8), (8, 2), (4,)], r"lengths \(3,?\) but got \(4"),
     ({"has_lengths": True}, [(3, 4, 8), (8, 2), (3,)], "expected int32 but got float32"),
-    ({"activation 0": scalar_list("tanh", 1)["list"]}, [(3, 4, 8), (8, 2)], "five short functions"),
+    (
+        {"activations": [scalar_list("tanh", 1)["list"]]},
+        [(3, 4, 8), (8, 2)],
+        "five short functions",
+    ),
 ]
 
 

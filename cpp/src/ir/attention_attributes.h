@@ -10,13 +10,14 @@
 namespace traingraph::ir {
 
 // attention: q (N, L, H d), k (N, S, H d), v (N, S, H d), head h having the elements h d … of a row
-// [, key mask (N, M) bool] [, mask (1 or N H, L, M), bool or of q's type, float32 beside 16 bits]
-// [, step [, first row]] → y (N, L, H d), max s and log Σ e^(s - max s), both (N, H, L): their sum
-// would lose the logarithm beside a large max s. With s = scale q kᵀ + mask per head, y =
-// softmax(s) v. True in a mask: s is -inf. Masks know the first M <= S keys; the others are never
-// masked. With a rate, probabilities are dropped like elements of the op dropout, counted as those
-// of (N, H, L, S up to a multiple of 4). attention_gradient: dy, q, k, v, y, max s, that logarithm,
-// then as above → dq, dk, dv [, dmask].
+// [, key mask (N, M) bool] [, mask (1 or N H, L, M), bool, of q's type, or float32 beside 16 bits]
+// [, step [, first row]]
+// → y (N, L, H d), max s and log Σ e^(s - max s), both (N, H, L): their sum would lose the
+// logarithm beside a large max s.
+// With s = scale q kᵀ + mask per head, y = softmax(s) v. True in a mask: s is -inf. Masks know the
+// first M <= S keys; the others are never masked. With a rate, probabilities are dropped like
+// elements of the op dropout, counted as those of (N, H, L, S up to a multiple of 4).
+// attention_gradient: dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
 struct AttentionAttributes {
   std::int64_t heads = 1;
   double scale = 1;
@@ -26,18 +27,16 @@ struct AttentionAttributes {
   double rate = 0;
   std::uint64_t seed = 0;
   bool tf32 = false;  // float32 operands may be rounded to TF32
-  template <class F>
-  void fields(F&& f) const {
-    f("heads", heads);
-    f("scale", scale);
-    if (has_key_mask) f("has_key_mask", has_key_mask);
-    if (has_mask) f("has_mask", has_mask);
-    if (gives_mask_gradient) f("gives_mask_gradient", gives_mask_gradient);
-    if (rate > 0) {
-      f("rate", rate);
-      f("seed", static_cast<std::int64_t>(seed));
-    }
-    if (tf32) f("tf32", tf32);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("heads", a.heads);
+    f("scale", a.scale);
+    f("has_key_mask", a.has_key_mask);
+    f("has_mask", a.has_mask);
+    f("gives_mask_gradient", a.gives_mask_gradient);
+    f.unless_empty("rate", a.rate);
+    f.unless_empty("seed", a.seed);
+    f("tf32", a.tf32);
   }
   bool operator==(const AttentionAttributes&) const = default;
 };

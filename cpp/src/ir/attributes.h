@@ -1,5 +1,6 @@
-// Attributes of the ops. Each struct lists its fields once, in `fields`; printing and comparison
-// derive from that list.
+// Attributes of the ops. Each struct lists its fields once, in `fields`, for what prints or reads
+// them: f(name, field); f.unless_empty for one that is not printed where it is what it is at the
+// beginning, f.unprinted for one that never is.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +21,8 @@
 namespace traingraph::ir {
 
 struct NoAttributes {
-  template <class F>
-  void fields(F&&) const {}
+  template <class Self, class F>
+  static void fields(Self&, F&&) {}
   bool operator==(const NoAttributes&) const = default;
 };
 
@@ -35,11 +36,12 @@ struct ElementwiseAttributes {
   // One per result; empty: of the inputs' joint type (ir::joint_type). A cast is an identity whose
   // result has another type than its input.
   std::vector<DataType> result_types = {};
-  template <class F>
-  void fields(F&& f) const {
-    f("list", list);
-    if (!shape.empty()) f("shape", shape);
-    if (!result_types.empty()) f("result_types", result_types);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("list", a.list);
+    f.unless_empty("shape", a.shape);
+    f.unprinted("shape_batched", a.shape_batched);
+    f.unless_empty("result_types", a.result_types);
   }
   bool operator==(const ElementwiseAttributes&) const = default;
 };
@@ -52,10 +54,10 @@ enum class ReduceKind { sum, norm, not_finite };
 struct ReduceAttributes {
   ReduceKind kind = ReduceKind::sum;
   std::vector<int> axes;
-  template <class F>
-  void fields(F&& f) const {
-    f("kind", static_cast<int>(kind));
-    f("axes", axes);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("kind", a.kind);
+    f("axes", a.axes);
   }
   bool operator==(const ReduceAttributes&) const = default;
 };
@@ -80,12 +82,13 @@ struct ConvolutionAttributes {
   Shape result_shape;
   ScalarList epilogue;
   bool tf32 = false;  // float32 operands may be rounded to TF32
-  template <class F>
-  void fields(F&& f) const {
-    f("window", window);
-    f("groups", groups);
-    f("epilogue", epilogue);
-    if (tf32) f("tf32", tf32);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("window", a.window);
+    f("groups", a.groups);
+    f.unprinted("result_shape", a.result_shape);
+    f("epilogue", a.epilogue);
+    f("tf32", a.tf32);
   }
   bool operator==(const ConvolutionAttributes&) const = default;
 };
@@ -99,14 +102,14 @@ struct MatmulAttributes {
   bool tf32 = false;  // float32 operands may be rounded to TF32
   // kFloat32 over operands of 16 bits; kInvalid: of the operands' type.
   DataType result_type = DataType::kInvalid;
-  template <class F>
-  void fields(F&& f) const {
-    f("alpha", alpha);
-    f("transpose_a", transpose_a);
-    f("transpose_b", transpose_b);
-    f("epilogue", epilogue);
-    if (tf32) f("tf32", tf32);
-    if (result_type != DataType::kInvalid) f("result_type", result_type);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("alpha", a.alpha);
+    f("transpose_a", a.transpose_a);
+    f("transpose_b", a.transpose_b);
+    f("epilogue", a.epilogue);
+    f("tf32", a.tf32);
+    f.unless_empty("result_type", a.result_type);
   }
   bool operator==(const MatmulAttributes&) const = default;
 };
@@ -121,12 +124,13 @@ struct PoolingAttributes {
   bool count_includes_padding = false;
   bool with_index = false;
   Shape source_shape;  // of x, for the gradient
-  template <class F>
-  void fields(F&& f) const {
-    f("kind", static_cast<int>(kind));
-    f("window", window);
-    f("count_includes_padding", count_includes_padding);
-    f("with_index", with_index);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("kind", a.kind);
+    f("window", a.window);
+    f("count_includes_padding", a.count_includes_padding);
+    f("with_index", a.with_index);
+    f.unprinted("source_shape", a.source_shape);
   }
   bool operator==(const PoolingAttributes&) const = default;
 };
@@ -134,10 +138,10 @@ struct PoolingAttributes {
 struct SoftmaxAttributes {
   bool logarithm = false;
   int axis = 1;
-  template <class F>
-  void fields(F&& f) const {
-    f("logarithm", logarithm);
-    f("axis", axis);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("logarithm", a.logarithm);
+    f("axis", a.axis);
   }
   bool operator==(const SoftmaxAttributes&) const = default;
 };
@@ -150,19 +154,19 @@ struct SoftmaxAttributes {
 struct CrossEntropyAttributes {
   double smoothing = 0;
   std::int64_t classes = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("smoothing", smoothing);
-    f("classes", classes);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("smoothing", a.smoothing);
+    f("classes", a.classes);
   }
   bool operator==(const CrossEntropyAttributes&) const = default;
 };
 
 struct AxisAttributes {
   int axis = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
   }
   bool operator==(const AxisAttributes&) const = default;
 };
@@ -172,11 +176,11 @@ struct SliceAttributes {
   int axis = 0;
   std::int64_t start = 0;
   std::int64_t extent = 1;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("start", start);
-    f("extent", extent);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
+    f("start", a.start);
+    f("extent", a.extent);
   }
   bool operator==(const SliceAttributes&) const = default;
 };
@@ -187,11 +191,11 @@ struct PadAttributes {
   int axis = 0;
   std::vector<std::int64_t> starts;
   std::int64_t extent = 1;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("starts", starts);
-    f("extent", extent);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
+    f("starts", a.starts);
+    f("extent", a.extent);
   }
   bool operator==(const PadAttributes&) const = default;
 };
@@ -200,9 +204,9 @@ struct PadAttributes {
 // where the condition does not hold.
 struct SelectAttributes {
   bool where_not = false;
-  template <class F>
-  void fields(F&& f) const {
-    if (where_not) f("where_not", where_not);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("where_not", a.where_not);
   }
   bool operator==(const SelectAttributes&) const = default;
 };
@@ -220,11 +224,12 @@ struct ScatterAttributes {
   bool adds = false;
   Shape onto = {};
   bool onto_batched = false;  // whether axis 0 of `onto` is the batch
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("adds", adds);
-    if (!onto.empty()) f("onto", onto);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
+    f("adds", a.adds);
+    f.unless_empty("onto", a.onto);
+    f.unprinted("onto_batched", a.onto_batched);
   }
   bool operator==(const ScatterAttributes&) const = default;
 };
@@ -247,9 +252,9 @@ enum class Comparison : std::uint8_t {
 
 struct CompareAttributes {
   Comparison comparison = Comparison::equal;
-  template <class F>
-  void fields(F&& f) const {
-    f("comparison", static_cast<int>(comparison));
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("comparison", a.comparison);
   }
   bool operator==(const CompareAttributes&) const = default;
 };
@@ -260,11 +265,11 @@ struct ExtremumAttributes {
   int axis = 0;
   bool largest = true;
   bool numbers = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("largest", largest);
-    if (numbers) f("numbers", numbers);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
+    f("largest", a.largest);
+    f("numbers", a.numbers);
   }
   bool operator==(const ExtremumAttributes&) const = default;
 };
@@ -274,10 +279,10 @@ struct ExtremumAttributes {
 struct OneHotAttributes {
   std::int64_t classes = 1;
   DataType type = DataType::kFloat32;
-  template <class F>
-  void fields(F&& f) const {
-    f("classes", classes);
-    f("type", static_cast<int>(type));
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("classes", a.classes);
+    f("type", a.type);
   }
   bool operator==(const OneHotAttributes&) const = default;
 };
@@ -286,11 +291,11 @@ struct OneHotAttributes {
 struct ConstantAttributes {
   Type type;
   std::vector<double> numbers;
-  template <class F>
-  void fields(F&& f) const {
-    f("type", static_cast<int>(type.data_type));
-    f("shape", type.shape);
-    f("numbers", numbers);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("type", a.type.data_type);
+    f("shape", a.type.shape);
+    f("numbers", a.numbers);
   }
   bool operator==(const ConstantAttributes&) const = default;
 };
@@ -298,18 +303,19 @@ struct ConstantAttributes {
 struct ReshapeAttributes {
   Shape shape;
   bool batched = false;  // whether axis 0 of the result is the batch
-  template <class F>
-  void fields(F&& f) const {
-    f("shape", shape);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("shape", a.shape);
+    f.unprinted("batched", a.batched);
   }
   bool operator==(const ReshapeAttributes&) const = default;
 };
 
 struct TransposeAttributes {
   std::vector<int> axes;
-  template <class F>
-  void fields(F&& f) const {
-    f("axes", axes);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axes", a.axes);
   }
   bool operator==(const TransposeAttributes&) const = default;
 };
@@ -318,10 +324,10 @@ struct TransposeAttributes {
 struct DropoutAttributes {
   double rate = 0;
   std::uint64_t seed = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("rate", rate);
-    f("seed", static_cast<std::int64_t>(seed));
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("rate", a.rate);
+    f("seed", a.seed);
   }
   bool operator==(const DropoutAttributes&) const = default;
 };
@@ -333,10 +339,10 @@ struct NamedKernelAttributes {
   std::string name;
   std::vector<std::pair<std::string, double>> numbers;
   std::vector<Type> results;
-  template <class F>
-  void fields(F&& f) const {
-    f("name", name);
-    f("numbers", numbers);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("name", a.name);
+    f("numbers", a.numbers);
   }
   bool operator==(const NamedKernelAttributes&) const = default;
 };

@@ -42,18 +42,16 @@ struct BatchNormAttributes {
   // an int64 scalar says, which stands behind beta, and behind the gradient's gamma. The other rows
   // of dx are zeros. No epilogue reads operands, and the gradient has no prologue.
   bool counts_rows = false;
-  template <class F>
-  void fields(F&& f) const {
-    f("epsilon", epsilon);
-    f("epilogue", epilogue);
-    if (gives_prologue) f("gives_prologue", gives_prologue);
-    if (has_relu_mask) f("has_relu_mask", has_relu_mask);
-    if (adds_normalized) f("adds_normalized", adds_normalized);
-    if (has_residual_pair) f("has_residual_pair", has_residual_pair);
-    if (counts_rows) f("counts_rows", counts_rows);
-    if (coefficients == Coefficients::result) f("gives_coefficients", true);
-    if (coefficients == Coefficients::given) f("given_coefficients", true);
-    if (coefficients == Coefficients::alone) f("coefficients_alone", true);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("epsilon", a.epsilon);
+    f("epilogue", a.epilogue);
+    f("gives_prologue", a.gives_prologue);
+    f("has_relu_mask", a.has_relu_mask);
+    f("adds_normalized", a.adds_normalized);
+    f("has_residual_pair", a.has_residual_pair);
+    f("counts_rows", a.counts_rows);
+    f("coefficients", a.coefficients);
   }
   bool operator==(const BatchNormAttributes&) const = default;
 };

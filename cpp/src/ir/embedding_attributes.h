@@ -9,11 +9,11 @@ struct EmbeddingAttributes {
   std::int64_t count = 0;     // of rows, which the gradient cannot see
   std::int64_t padding = -1;  // the row that has no gradient; -1: none
   bool by_frequency = false;  // a row's gradient is the mean over its picks, else their sum
-  template <class F>
-  void fields(F&& f) const {
-    f("count", count);
-    f("padding", padding);
-    f("by_frequency", by_frequency);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("count", a.count);
+    f("padding", a.padding);
+    f("by_frequency", a.by_frequency);
   }
   bool operator==(const EmbeddingAttributes&) const = default;
 };
@@ -22,10 +22,10 @@ struct EmbeddingAttributes {
 struct RowLimitAttributes {
   double maximum = 1;
   double order = 2;
-  template <class F>
-  void fields(F&& f) const {
-    f("maximum", maximum);
-    f("order", order);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("maximum", a.maximum);
+    f("order", a.order);
   }
   bool operator==(const RowLimitAttributes&) const = default;
 };
@@ -35,11 +35,11 @@ struct IndexCheckAttributes {
   std::int64_t number = 0;
   std::int64_t lowest = 0;
   std::int64_t end = 0;
-  template <class F>
-  void fields(F&& f) const {
-    f("number", number);
-    f("lowest", lowest);
-    f("end", end);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("number", a.number);
+    f("lowest", a.lowest);
+    f("end", a.end);
   }
   bool operator==(const IndexCheckAttributes&) const = default;
 };

@@ -35,19 +35,19 @@ struct LstmAttributes {
   std::vector<ScalarList> derivatives;
   // Which results of the forward op the gradient op has gradients of.
   bool flows_all = false, flows_hidden = false, flows_cell = false;
-  template <class F>
-  void fields(F&& f) const {
-    if (time_first) f("time_first", time_first);
-    if (reverse) f("reverse", reverse);
-    if (has_states) f("states", has_states);
-    if (has_peepholes) f("peepholes", has_peepholes);
-    if (has_lengths) f("lengths", has_lengths);
-    if (keeps) f("keeps", keeps);
-    for (const ScalarList& list : activations) f("activation", list);
-    for (const ScalarList& list : derivatives) f("derivative", list);
-    if (flows_all) f("flows_all", flows_all);
-    if (flows_hidden) f("flows_hidden", flows_hidden);
-    if (flows_cell) f("flows_cell", flows_cell);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("time_first", a.time_first);
+    f("reverse", a.reverse);
+    f("has_states", a.has_states);
+    f("has_peepholes", a.has_peepholes);
+    f("has_lengths", a.has_lengths);
+    f("keeps", a.keeps);
+    f.unless_empty("activations", a.activations);
+    f.unless_empty("derivatives", a.derivatives);
+    f("flows_all", a.flows_all);
+    f("flows_hidden", a.flows_hidden);
+    f("flows_cell", a.flows_cell);
   }
   bool operator==(const LstmAttributes&) const = default;
 

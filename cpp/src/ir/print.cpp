@@ -13,7 +13,17 @@ std::string text_of(const ScalarList& list) {
 std::string text_of(bool value) { return value ? "yes" : ""; }
 std::string text_of(int value) { return std::to_string(value); }
 std::string text_of(std::int64_t value) { return std::to_string(value); }
+std::string text_of(std::uint64_t value) { return std::to_string(value); }
 std::string text_of(DataType value) { return name(value); }
+std::string text_of(Coefficients value) {
+  constexpr const char* kNames[] = {"", "result", "given", "alone"};
+  return kNames[static_cast<std::size_t>(value)];
+}
+template <class E>
+  requires std::is_enum_v<E>
+std::string text_of(E value) {
+  return std::to_string(static_cast<int>(value));
+}
 std::string text_of(const std::vector<DataType>& values) {
   std::string text;
   for (DataType value : values) text += std::string(text.empty() ? "" : ",") + name(value);
@@ -23,6 +33,11 @@ std::string text_of(double value) {
   PlainStream text;
   text << value;
   return text.str();
+}
+std::string text_of(const std::vector<ScalarList>& lists) {
+  std::string text;
+  for (const ScalarList& list : lists) text += (text.empty() ? "" : ", ") + text_of(list);
+  return "(" + text + ")";
 }
 template <class T>
 std::string text_of(const std::vector<T>& values) {
@@ -54,6 +69,23 @@ std::string text_of(const Window& window) {
   return text;
 }
 
+struct FieldPrinter {
+  template <class T>
+  void operator()(const char* field, const T& value) {
+    const std::string value_text = text_of(value);
+    if (value_text.empty()) return;
+    text += (text.empty() ? "" : ", ") + std::string(field) + "=" + value_text;
+  }
+  template <class T>
+  void unless_empty(const char* field, const T& value) {
+    if (value != T{}) (*this)(field, value);
+  }
+  template <class T>
+  void unprinted(const char*, const T&) {}
+
+  std::string text;
+};
+
 void print_value(std::ostream& text, const Graph& graph, ValueId id) {
   const Value& value = graph.value(id);
   text << "%" << id << " " << to_string(value.type);
@@ -65,18 +97,9 @@ void print_value(std::ostream& text, const Graph& graph, ValueId id) {
 }  // namespace
 
 std::string to_string(const Attributes& attributes) {
-  std::string text;
-  std::visit(
-      [&](const auto& a) {
-        a.fields([&](const char* field, const auto& value) {
-          const std::string value_text = text_of(value);
-          if (!value_text.empty()) {
-            text += (text.empty() ? "" : ", ") + std::string(field) + "=" + value_text;
-          }
-        });
-      },
-      attributes);
-  return text;
+  FieldPrinter printer;
+  std::visit([&](const auto& a) { a.fields(a, printer); }, attributes);
+  return printer.text;
 }
 
 std::string to_string(const Graph& graph) {

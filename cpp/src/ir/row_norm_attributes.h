@@ -6,10 +6,10 @@ namespace traingraph::ir {
 struct RowNormAttributes {
   int axis = 1;
   double epsilon = 1e-5;
-  template <class F>
-  void fields(F&& f) const {
-    f("axis", axis);
-    f("epsilon", epsilon);
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f("axis", a.axis);
+    f("epsilon", a.epsilon);
   }
   bool operator==(const RowNormAttributes&) const = default;
 };
