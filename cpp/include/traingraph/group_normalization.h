@@ -1,12 +1,12 @@
 #pragma once
 
-#include <traingraph/layer.h>
+#include <traingraph/normalization.h>
 
 namespace traingraph {
 
 // y = (x - mean) / sqrt(variance + epsilon) * gamma + beta of (N, C, …), with the mean and the
 // biased variance of C / groups channels of a sample; beta and gamma have one number per channel.
-class TRAINGRAPH_API GroupNormalization final : public Layer {
+class TRAINGRAPH_API GroupNormalization final : public Normalization {
  public:
   static const ClassDescription& class_description();
   // beta and gamma may be null.
@@ -15,21 +15,12 @@ class TRAINGRAPH_API GroupNormalization final : public Layer {
 
   std::int64_t channels() const { return channels_; }
   std::int64_t groups() const { return groups_; }
-  // tensor is null without beta, gamma
-  TensorParameter& beta() { return beta_; }
-  TensorParameter& gamma() { return gamma_; }
-  float variance_epsilon() const { return variance_epsilon_; }
-  std::vector<TensorParameter*> parameters() override;
-  std::vector<std::pair<std::string, TensorPtr>> named_parameters() const override;
   std::string description() const override;
   void emit(Emitter& emitter) const override;
 
  private:
   std::int64_t channels_;
   std::int64_t groups_;
-  TensorParameter beta_;
-  TensorParameter gamma_;
-  float variance_epsilon_;
 };
 
 }  // namespace traingraph

@@ -25,6 +25,7 @@
 #include <traingraph/memory_plan.h>
 #include <traingraph/message_text.h>
 #include <traingraph/nn.h>
+#include <traingraph/normalization.h>
 #include <traingraph/optimizer.h>
 #include <traingraph/pooling.h>
 #include <traingraph/profile.h>

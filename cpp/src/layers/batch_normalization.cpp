@@ -5,6 +5,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/describe_normalization.h"
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
 #include "layers/real_rows.h"
@@ -62,40 +63,16 @@ TensorPtr own(std::int64_t channels, double value) {
 BatchNormalization::BatchNormalization(std::int64_t channels, TensorPtr mean, TensorPtr variance,
                                        TensorPtr beta, TensorPtr gamma, float variance_epsilon,
                                        float momentum)
-    : Layer("BatchNormalization"),
-      channels_(channels),
-      mean_(std::move(mean)),
-      variance_(std::move(variance)),
-      variance_epsilon_(variance_epsilon),
-      momentum_(momentum) {
-  normalization::check_channels(kBatchNorm, channels);
-  if (mean_ == nullptr || variance_ == nullptr) {
-    throw InvalidArgument(
-        "[BatchNormalization] expected a mean and a variance tensor but got none");
-  }
-  normalization::check_epsilon(kBatchNorm, variance_epsilon);
-  normalization::check_momentum(kBatchNorm, momentum);
-  normalization::check_per_channel(kBatchNorm, mean_, "mean", channels);
-  normalization::check_per_channel(kBatchNorm, variance_, "variance", channels);
-  normalization::check_per_channel(kBatchNorm, beta, "beta", channels);
-  normalization::check_per_channel(kBatchNorm, gamma, "gamma", channels);
-  beta_.tensor = std::move(beta);
-  gamma_.tensor = std::move(gamma);
+    : RunningNormalization(kBatchNorm, channels, std::move(mean), std::move(variance),
+                           std::move(beta), std::move(gamma), variance_epsilon, momentum) {
+  if (mean_ != nullptr && variance_ != nullptr) return;
+  throw InvalidArgument("[BatchNormalization] expected a mean and a variance tensor but got none");
 }
 
 BatchNormalization::BatchNormalization(std::int64_t channels, float variance_epsilon,
                                        float momentum)
     : BatchNormalization(channels, own(channels, 0), own(channels, 1), own(channels, 0),
                          own(channels, 1), variance_epsilon, momentum) {}
-
-std::vector<TensorParameter*> BatchNormalization::parameters() {
-  return normalization::present(beta_, gamma_);
-}
-
-std::vector<std::pair<std::string, TensorPtr>> BatchNormalization::named_parameters() const {
-  return {
-      {"mean", mean_}, {"variance", variance_}, {"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
-}
 
 std::string BatchNormalization::description() const {
   return "BatchNormalization " + std::to_string(channels_);
@@ -139,36 +116,14 @@ void BatchNormalization::emit(Emitter& e) const {
 
 const ClassDescription& BatchNormalization::class_description() {
   using Self = BatchNormalization;
-  const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
-  const auto epsilon =
-      argument("variance_epsilon", 1e-5f, "The number added to the variance.", &kNotNegative);
-  const auto momentum =
-      argument("momentum", 0.99f, "The share that running statistics keep in a step.", &kShare);
   static const ClassDescription description =
-      Describing<Self, Layer>("MLCBatchNormalizationLayer",
-                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.")
-          .property("feature_channel_count", &Self::channels, "C.")
-          .property("mean", &Self::mean, "The running mean.")
-          .property("variance", &Self::variance, "The running variance.")
-          .optional_parameter("beta", &Self::beta, "The shift, or None.")
-          .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon,
-                    "The number added to the variance.")
-          .property("momentum", &Self::momentum,
-                    "The share that running statistics keep in a step.")
-          .form(
-              {channels, argument<TensorPtr>("mean", "The running mean."),
-               argument<TensorPtr>("variance", "The running variance."),
-               optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
-               optional_argument<TensorPtr>("gamma", "The factor; None is 1."), epsilon, momentum},
-              [](const Given& given) {
-                return std::make_shared<Self>(
-                    given.get<std::int64_t>("feature_channel_count"), given.get<TensorPtr>("mean"),
-                    given.get<TensorPtr>("variance"), given.get<TensorPtr>("beta"),
-                    given.get<TensorPtr>("gamma"), given.get<float>("variance_epsilon"),
-                    given.get<float>("momentum"));
-              })
-          .form({channels, epsilon, momentum},
+      describe_running<Self>("MLCBatchNormalizationLayer",
+                             "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.")
+          .form({channels_argument(), argument<TensorPtr>("mean", "The running mean."),
+                 argument<TensorPtr>("variance", "The running variance."), beta_argument(),
+                 gamma_argument(), epsilon_argument(), momentum_argument()},
+                running_layer<Self>)
+          .form({channels_argument(), epsilon_argument(), momentum_argument()},
                 [](const Given& given) {
                   return std::make_shared<Self>(given.get<std::int64_t>("feature_channel_count"),
                                                 given.get<float>("variance_epsilon"),

@@ -5,6 +5,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/describe_normalization.h"
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
 
@@ -17,25 +18,16 @@ constexpr const char* kGroupNorm = "GroupNorm";
 
 GroupNormalization::GroupNormalization(std::int64_t channels, std::int64_t groups, TensorPtr beta,
                                        TensorPtr gamma, float variance_epsilon)
-    : Layer(kGroupNorm), channels_(channels), groups_(groups), variance_epsilon_(variance_epsilon) {
+    : Normalization(kGroupNorm, std::move(beta), std::move(gamma), variance_epsilon),
+      channels_(channels),
+      groups_(groups) {
   normalization::check_channels(kGroupNorm, channels);
   if (groups < 1 || channels % groups != 0) {
     throw InvalidArgument("[GroupNorm] expected a number of groups that divides " +
                           std::to_string(channels) + " channels but got " + std::to_string(groups));
   }
-  normalization::check_epsilon(kGroupNorm, variance_epsilon);
-  normalization::check_per_channel(kGroupNorm, beta, "beta", channels);
-  normalization::check_per_channel(kGroupNorm, gamma, "gamma", channels);
-  beta_.tensor = std::move(beta);
-  gamma_.tensor = std::move(gamma);
-}
-
-std::vector<TensorParameter*> GroupNormalization::parameters() {
-  return normalization::present(beta_, gamma_);
-}
-
-std::vector<std::pair<std::string, TensorPtr>> GroupNormalization::named_parameters() const {
-  return {{"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+  normalization::check_per_channel(kGroupNorm, beta_.tensor, "beta", channels);
+  normalization::check_per_channel(kGroupNorm, gamma_.tensor, "gamma", channels);
 }
 
 std::string GroupNormalization::description() const {
@@ -69,12 +61,9 @@ const ClassDescription& GroupNormalization::class_description() {
           .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
           .property("variance_epsilon", &Self::variance_epsilon,
                     "The number added to the variance.")
-          .form({argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore),
+          .form({channels_argument(),
                  argument<std::int64_t>("group_count", "G, which divides C.", &kOneOrMore),
-                 optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
-                 optional_argument<TensorPtr>("gamma", "The factor; None is 1."),
-                 argument("variance_epsilon", 1e-5f, "The number added to the variance.",
-                          &kNotNegative)},
+                 beta_argument(), gamma_argument(), epsilon_argument()},
                 [](const Given& given) {
                   return std::make_shared<Self>(
                       given.get<std::int64_t>("feature_channel_count"),

@@ -5,6 +5,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/describe_normalization.h"
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
 #include "layers/real_rows.h"
@@ -19,33 +20,10 @@ constexpr const char* kInstanceNorm = "InstanceNorm";
 InstanceNormalization::InstanceNormalization(std::int64_t channels, TensorPtr mean,
                                              TensorPtr variance, TensorPtr beta, TensorPtr gamma,
                                              float variance_epsilon, float momentum)
-    : Layer(kInstanceNorm),
-      channels_(channels),
-      mean_(std::move(mean)),
-      variance_(std::move(variance)),
-      variance_epsilon_(variance_epsilon),
-      momentum_(momentum) {
-  normalization::check_channels(kInstanceNorm, channels);
-  if ((mean_ == nullptr) != (variance_ == nullptr)) {
-    throw InvalidArgument("[InstanceNorm] expected mean and variance together but got one of them");
-  }
-  normalization::check_epsilon(kInstanceNorm, variance_epsilon);
-  normalization::check_momentum(kInstanceNorm, momentum);
-  normalization::check_per_channel(kInstanceNorm, mean_, "mean", channels);
-  normalization::check_per_channel(kInstanceNorm, variance_, "variance", channels);
-  normalization::check_per_channel(kInstanceNorm, beta, "beta", channels);
-  normalization::check_per_channel(kInstanceNorm, gamma, "gamma", channels);
-  beta_.tensor = std::move(beta);
-  gamma_.tensor = std::move(gamma);
-}
-
-std::vector<TensorParameter*> InstanceNormalization::parameters() {
-  return normalization::present(beta_, gamma_);
-}
-
-std::vector<std::pair<std::string, TensorPtr>> InstanceNormalization::named_parameters() const {
-  return {
-      {"mean", mean_}, {"variance", variance_}, {"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+    : RunningNormalization(kInstanceNorm, channels, std::move(mean), std::move(variance),
+                           std::move(beta), std::move(gamma), variance_epsilon, momentum) {
+  if ((mean_ == nullptr) == (variance_ == nullptr)) return;
+  throw InvalidArgument("[InstanceNorm] expected mean and variance together but got one of them");
 }
 
 std::string InstanceNormalization::description() const {
@@ -86,43 +64,18 @@ void InstanceNormalization::emit(Emitter& e) const {
 
 const ClassDescription& InstanceNormalization::class_description() {
   using Self = InstanceNormalization;
-  const auto channels = argument<std::int64_t>("feature_channel_count", "C.", &kOneOrMore);
-  const auto beta = optional_argument<TensorPtr>("beta", "The shift; None: no shift.");
-  const auto gamma = optional_argument<TensorPtr>("gamma", "The factor; None is 1.");
-  const auto epsilon =
-      argument("variance_epsilon", 1e-5f, "The number added to the variance.", &kNotNegative);
-  const auto momentum =
-      argument("momentum", 0.99f, "The share that running statistics keep in a step.", &kShare);
   static const ClassDescription description =
-      Describing<Self, Layer>("MLCInstanceNormalizationLayer",
-                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
-                              "statistics of each channel of each sample.")
-          .property("feature_channel_count", &Self::channels, "C.")
-          .property("mean", &Self::mean, "The running mean, or None.")
-          .property("variance", &Self::variance, "The running variance, or None.")
-          .optional_parameter("beta", &Self::beta, "The shift, or None.")
-          .optional_parameter("gamma", &Self::gamma, "The factor, or None.")
-          .property("variance_epsilon", &Self::variance_epsilon,
-                    "The number added to the variance.")
-          .property("momentum", &Self::momentum,
-                    "The share that running statistics keep in a step.")
-          .form({channels, argument<TensorPtr>("mean", "The running mean."),
-                 argument<TensorPtr>("variance", "The running variance."), beta, gamma, epsilon,
-                 momentum},
-                [](const Given& given) {
-                  return std::make_shared<Self>(
-                      given.get<std::int64_t>("feature_channel_count"),
-                      given.get<TensorPtr>("mean"), given.get<TensorPtr>("variance"),
-                      given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
-                      given.get<float>("variance_epsilon"), given.get<float>("momentum"));
-                })
-          .form({channels, beta, gamma, epsilon, momentum},
-                [](const Given& given) {
-                  return std::make_shared<Self>(
-                      given.get<std::int64_t>("feature_channel_count"), nullptr, nullptr,
-                      given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
-                      given.get<float>("variance_epsilon"), given.get<float>("momentum"));
-                })
+      describe_running<Self>("MLCInstanceNormalizationLayer",
+                             "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
+                             "statistics of each channel of each sample.",
+                             ", or None")
+          .form({channels_argument(), argument<TensorPtr>("mean", "The running mean."),
+                 argument<TensorPtr>("variance", "The running variance."), beta_argument(),
+                 gamma_argument(), epsilon_argument(), momentum_argument()},
+                running_layer<Self>)
+          .form({channels_argument(), beta_argument(), gamma_argument(), epsilon_argument(),
+                 momentum_argument()},
+                running_layer<Self>)
           .text(
               "Shapes: (N, C, …) to the same; parameters have C elements. Types: floating-point "
               "numbers. Formula: mean and biased variance are those of one channel of one sample. "

@@ -7,6 +7,7 @@
 #include <traingraph/describe.h>
 #include <traingraph/errors.h>
 
+#include "layers/description/describe_normalization.h"
 #include "layers/description/sample.h"
 #include "layers/normalization.h"
 
@@ -20,9 +21,8 @@ constexpr std::size_t kMostAxes = 3;
 
 LayerNormalization::LayerNormalization(Shape normalized_shape, TensorPtr beta, TensorPtr gamma,
                                        float variance_epsilon)
-    : Layer(kLayerNorm),
-      normalized_shape_(std::move(normalized_shape)),
-      variance_epsilon_(variance_epsilon) {
+    : Normalization(kLayerNorm, std::move(beta), std::move(gamma), variance_epsilon),
+      normalized_shape_(std::move(normalized_shape)) {
   if (normalized_shape_.empty() || normalized_shape_.size() > kMostAxes) {
     throw InvalidArgument(
         "[LayerNorm] expected a normalized shape (W), (H, W) or (C, H, W) but got " +
@@ -34,23 +34,13 @@ LayerNormalization::LayerNormalization(Shape normalized_shape, TensorPtr beta, T
         "[LayerNorm] expected a normalized shape of extents of 1 or more but got " +
         to_string(normalized_shape_));
   }
-  normalization::check_epsilon(kLayerNorm, variance_epsilon);
-  for (const auto& [name, tensor] : {std::pair{"beta", &beta}, std::pair{"gamma", &gamma}}) {
+  for (const auto& [name, tensor] :
+       {std::pair{"beta", &beta_.tensor}, std::pair{"gamma", &gamma_.tensor}}) {
     if (*tensor == nullptr || (*tensor)->descriptor().shape == normalized_shape_) continue;
     throw ShapeError(std::string("[LayerNorm] expected ") + name + " of the normalized shape " +
                      to_string(normalized_shape_) + " but got " +
                      to_string((*tensor)->descriptor().shape));
   }
-  beta_.tensor = std::move(beta);
-  gamma_.tensor = std::move(gamma);
-}
-
-std::vector<TensorParameter*> LayerNormalization::parameters() {
-  return normalization::present(beta_, gamma_);
-}
-
-std::vector<std::pair<std::string, TensorPtr>> LayerNormalization::named_parameters() const {
-  return {{"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
 }
 
 std::string LayerNormalization::description() const {
@@ -86,10 +76,7 @@ const ClassDescription& LayerNormalization::class_description() {
           .property("variance_epsilon", &Self::variance_epsilon,
                     "The number added to the variance.")
           .form({argument<Shape>("normalized_shape", "(W), (H, W) or (C, H, W).", &kOneOrMore),
-                 optional_argument<TensorPtr>("beta", "The shift; None: no shift."),
-                 optional_argument<TensorPtr>("gamma", "The factor; None is 1."),
-                 argument("variance_epsilon", 1e-5f, "The number added to the variance.",
-                          &kNotNegative)},
+                 beta_argument(), gamma_argument(), epsilon_argument()},
                 [](const Given& given) {
                   return std::make_shared<Self>(
                       given.get<Shape>("normalized_shape"), given.get<TensorPtr>("beta"),

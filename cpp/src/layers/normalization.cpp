@@ -49,14 +49,6 @@ void check_per_channel(const std::string& kind, const TensorPtr& tensor, const c
                    " elements, one per channel, but got " + to_string(tensor->descriptor().shape));
 }
 
-std::vector<TensorParameter*> present(TensorParameter& beta, TensorParameter& gamma) {
-  std::vector<TensorParameter*> result;
-  for (TensorParameter* p : {&beta, &gamma}) {
-    if (p->tensor != nullptr) result.push_back(p);
-  }
-  return result;
-}
-
 void expect_channels(Emitter& e, std::int64_t channels) {
   e.expect_sources(1);
   const Shape shape = e.type(0).shape;
@@ -124,3 +116,47 @@ ValueId by_running(Emitter& e, const TensorPtr& mean, const TensorPtr& variance,
 }
 
 }  // namespace traingraph::normalization
+
+namespace traingraph {
+
+Normalization::Normalization(const char* kind, TensorPtr beta, TensorPtr gamma,
+                             float variance_epsilon)
+    : Layer(kind), variance_epsilon_(variance_epsilon) {
+  normalization::check_epsilon(kind, variance_epsilon);
+  beta_.tensor = std::move(beta);
+  gamma_.tensor = std::move(gamma);
+}
+
+std::vector<TensorParameter*> Normalization::parameters() {
+  std::vector<TensorParameter*> present;
+  for (TensorParameter* p : {&beta_, &gamma_}) {
+    if (p->tensor != nullptr) present.push_back(p);
+  }
+  return present;
+}
+
+std::vector<std::pair<std::string, TensorPtr>> Normalization::named_parameters() const {
+  return {{"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+}
+
+RunningNormalization::RunningNormalization(const char* kind, std::int64_t channels, TensorPtr mean,
+                                           TensorPtr variance, TensorPtr beta, TensorPtr gamma,
+                                           float variance_epsilon, float momentum)
+    : Normalization(kind, std::move(beta), std::move(gamma), variance_epsilon),
+      channels_(channels),
+      mean_(std::move(mean)),
+      variance_(std::move(variance)),
+      momentum_(momentum) {
+  normalization::check_channels(kind, channels);
+  normalization::check_momentum(kind, momentum);
+  for (const auto& [name, tensor] : RunningNormalization::named_parameters()) {
+    normalization::check_per_channel(kind, tensor, name.c_str(), channels);
+  }
+}
+
+std::vector<std::pair<std::string, TensorPtr>> RunningNormalization::named_parameters() const {
+  return {
+      {"mean", mean_}, {"variance", variance_}, {"beta", beta_.tensor}, {"gamma", gamma_.tensor}};
+}
+
+}  // namespace traingraph

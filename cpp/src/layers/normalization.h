@@ -1,6 +1,6 @@
 #pragma once
 
-#include <traingraph/layer.h>
+#include <traingraph/normalization.h>
 
 #include "layers/emitter.h"
 
@@ -14,9 +14,6 @@ void check_momentum(const std::string& kind, float momentum);
 // One element per channel; null is fine.
 void check_per_channel(const std::string& kind, const TensorPtr& tensor, const char* what,
                        std::int64_t channels);
-
-// Those that have a tensor.
-std::vector<TensorParameter*> present(TensorParameter& beta, TensorParameter& gamma);
 
 // Raises unless the only source is (N, C, …).
 void expect_channels(Emitter& e, std::int64_t channels);
