@@ -1,5 +1,4 @@
 // Ops that make one kind of number of another: compare, one_hot.
-#include "ops/batch_axis.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -19,24 +18,12 @@ std::vector<Type> infer_compare(const Inference& in) {
   if (comparison >= Comparison::logical_and && type != DataType::kBoolean) {
     in.fail(std::string("expected bool but got ") + name(type));
   }
-  Type result{DataType::kBoolean, {}, false};
-  for (std::size_t i = 0; i < count; ++i) {
-    if (in.type(i).data_type != type) {
-      in.fail(std::string("expected one data type but got ") + name(type) + " and " +
-              name(in.type(i).data_type));
-    }
-    Shape joined;
-    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
-      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
-              to_string(in.type(i).shape));
-    }
-    result.shape = std::move(joined);
+  for (std::size_t i = 1; i < count; ++i) {
+    if (in.type(i).data_type == type) continue;
+    in.fail(std::string("expected one data type but got ") + name(type) + " and " +
+            name(in.type(i).data_type));
   }
-  BatchAxis axis(result.shape);
-  for (std::size_t i = 0; i < count; ++i) axis.add(in.type(i));
-  result.batched = axis.is_batch();
-  if (axis.is_fixed()) in.fix_batch();
-  return {result};
+  return {in.broadcast(DataType::kBoolean)};
 }
 
 std::vector<Type> infer_one_hot(const Inference& in) {

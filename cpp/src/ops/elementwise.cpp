@@ -6,7 +6,6 @@
 
 #include "ir/scalar_gradient.h"
 #include "ir/scalar_simplify.h"
-#include "ops/batch_axis.h"
 #include "ops/emit.h"
 
 namespace traingraph::ops {
@@ -22,26 +21,12 @@ std::vector<Type> infer(const Inference& in) {
   const auto& a = in.get<ElementwiseAttributes>();
   in.expect_inputs(static_cast<std::size_t>(a.list.inputs),
                    static_cast<std::size_t>(a.list.inputs));
-  Type result;
-  result.shape = a.shape;
   for (std::size_t i = 0; i < in.inputs.size(); ++i) {
-    Shape joined;
-    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
-      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
-              to_string(in.type(i).shape));
-    }
-    result.shape = std::move(joined);
-    if (!is_floating_point(in.type(i).data_type)) {
-      throw DataTypeError(std::string("[elementwise] expected floating-point operands but got ") +
-                          name(in.type(i).data_type) + ir::where(in.graph, in.graph.layer));
-    }
+    if (is_floating_point(in.type(i).data_type)) continue;
+    throw DataTypeError(std::string("[elementwise] expected floating-point operands but got ") +
+                        name(in.type(i).data_type) + ir::where(in.graph, in.graph.layer));
   }
-  result.data_type = ir::joint_type(in.graph, in.inputs);
-  BatchAxis axis(result.shape);
-  axis.add(a.shape, a.shape_batched);
-  for (std::size_t i = 0; i < in.inputs.size(); ++i) axis.add(in.type(i));
-  result.batched = axis.is_batch();
-  if (axis.is_fixed()) in.fix_batch();
+  const Type result = in.broadcast(ir::joint_type(in.graph, in.inputs), a.shape, a.shape_batched);
   std::vector<Type> results(a.list.results.size(), result);
   if (a.result_types.empty()) return results;
   if (a.result_types.size() != results.size()) {

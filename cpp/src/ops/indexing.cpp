@@ -1,6 +1,5 @@
 // Ops that pick elements by index or by condition: gather, scatter, select, and the check of
 // indices.
-#include "ops/batch_axis.h"
 #include "ops/emit.h"
 #include "ops/indices.h"
 
@@ -118,28 +117,14 @@ std::vector<Type> infer_check_indices(const Inference& in) {
 // condition (bool), x, y broadcast against each other.
 std::vector<Type> infer_select(const Inference& in) {
   in.expect_inputs(2, in.get<SelectAttributes>().where_not ? 2 : 3);
-  const std::size_t inputs = in.inputs.size();
   if (in.type(0).data_type != DataType::kBoolean) {
     in.fail(std::string("expected a bool condition but got ") + name(in.type(0).data_type));
   }
-  if (inputs == 3 && in.type(1).data_type != in.type(2).data_type) {
+  if (in.inputs.size() == 3 && in.type(1).data_type != in.type(2).data_type) {
     in.fail(std::string("expected one data type but got ") + name(in.type(1).data_type) + " and " +
             name(in.type(2).data_type));
   }
-  Type result{in.type(1).data_type, {}, false};
-  for (std::size_t i = 0; i < inputs; ++i) {
-    Shape joined;
-    if (!broadcast_shapes(result.shape, in.type(i).shape, joined)) {
-      in.fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
-              to_string(in.type(i).shape));
-    }
-    result.shape = std::move(joined);
-  }
-  BatchAxis axis(result.shape);
-  for (std::size_t i = 0; i < inputs; ++i) axis.add(in.type(i));
-  result.batched = axis.is_batch();
-  if (axis.is_fixed()) in.fix_batch();
-  return {result};
+  return {in.broadcast(in.type(1).data_type)};
 }
 
 // dy goes to the source that was taken, zero to the other one.

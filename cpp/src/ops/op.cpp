@@ -4,6 +4,9 @@
 
 #include <traingraph/errors.h>
 
+#include "ops/batch_axis.h"
+#include "ops/emit.h"
+
 namespace traingraph::ops {
 
 void Inference::fail(const std::string& text) const {
@@ -21,6 +24,24 @@ void Inference::expect_rank(std::size_t i, int rank, const char* what) const {
   if (type(i).rank() == rank) return;
   fail("expected " + std::string(what) + " of rank " + std::to_string(rank) + " but got shape " +
        to_string(type(i).shape));
+}
+
+ir::Type Inference::broadcast(DataType data_type, const Shape& shape, bool batched) const {
+  ir::Type result{data_type, shape, false};
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Shape joined;
+    if (!broadcast_shapes(result.shape, type(i).shape, joined)) {
+      fail("expected shapes that broadcast but got " + to_string(result.shape) + " and " +
+           to_string(type(i).shape));
+    }
+    result.shape = std::move(joined);
+  }
+  BatchAxis axis(result.shape);
+  axis.add(shape, batched);
+  for (std::size_t i = 0; i < inputs.size(); ++i) axis.add(type(i));
+  result.batched = axis.is_batch();
+  if (axis.is_fixed()) fix_batch();
+  return result;
 }
 
 void Inference::fix_batch() const {

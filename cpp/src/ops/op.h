@@ -28,6 +28,9 @@ struct Inference {
   void expect_inputs(std::size_t least, std::size_t most) const;
   // Raises unless input i has this rank.
   void expect_rank(std::size_t i, int rank, const char* what) const;
+  // What all inputs and a shape are broadcast to, of this type; its axis 0 stays the batch where
+  // one of them brings it there. Raises unless they can be.
+  ir::Type broadcast(DataType type, const Shape& shape = {}, bool batched = false) const;
   // The batch axis is merged, moved or mixed with a fixed extent: one batch size only.
   void fix_batch() const;
 };

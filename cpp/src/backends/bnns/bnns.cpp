@@ -40,11 +40,7 @@ class BnnsBackend final : public HostBackend {
 
  protected:
   const std::vector<KernelEntry>& table() const override {
-    static const std::vector<KernelEntry> entries = [] {
-      std::vector<KernelEntry> all = own_entries();
-      all.insert(all.end(), reference::table().begin(), reference::table().end());
-      return all;
-    }();
+    static const std::vector<KernelEntry> entries = reference::table_behind(own_entries());
     return entries;
   }
 };

@@ -2,44 +2,9 @@
 #include <algorithm>
 
 #include "backends/reference/any_type.h"
+#include "ir/comparison.h"
 
 namespace traingraph::reference {
-namespace {
-
-template <class T>
-bool holds(ir::Comparison comparison, T x, T y) {
-  const bool a = x != T(0), b = y != T(0);
-  switch (comparison) {
-    case ir::Comparison::equal:
-      return x == y;
-    case ir::Comparison::not_equal:
-      return x != y;
-    case ir::Comparison::less:
-      return x < y;
-    case ir::Comparison::greater:
-      return x > y;
-    case ir::Comparison::less_or_equal:
-      return x <= y;
-    case ir::Comparison::greater_or_equal:
-      return x >= y;
-    case ir::Comparison::logical_and:
-      return a && b;
-    case ir::Comparison::logical_or:
-      return a || b;
-    case ir::Comparison::logical_not:
-      return !a;
-    case ir::Comparison::logical_nand:
-      return !(a && b);
-    case ir::Comparison::logical_nor:
-      return !(a || b);
-    case ir::Comparison::logical_xor:
-      return a != b;
-  }
-  return false;
-}
-
-}  // namespace
-
 // x [, y] → one byte per element, operands read through strides that are 0 along broadcast axes.
 template <class T>
 void compare(const Call& call) {
@@ -47,8 +12,8 @@ void compare(const Call& call) {
   const std::size_t last = call.inputs.size() - 1;
   BroadcastOffsets places(call);
   for (std::int64_t element = 0; element < places.count(); ++element, places.next()) {
-    call.out<bool>(0)[element] =
-        holds(comparison, call.in<T>(0)[places.offset(0)], call.in<T>(last)[places.offset(last)]);
+    call.out<bool>(0)[element] = ir::holds(comparison, call.in<T>(0)[places.offset(0)],
+                                           call.in<T>(last)[places.offset(last)]);
   }
 }
 

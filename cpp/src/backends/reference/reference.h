@@ -8,6 +8,9 @@ namespace traingraph::reference {
 // fallback of other host backends. Operands of 16 bits are computed with in float32.
 const std::vector<KernelEntry>& table();
 
+// A backend's own entries, and these behind them.
+std::vector<KernelEntry> table_behind(std::vector<KernelEntry> own);
+
 // The kernel of reorders between any two layouts of any element type.
 KernelEntry reorder_entry();
 

@@ -1,41 +1,10 @@
 // Comparisons of broadcast operands, and one-hot encoding.
 #include "backends/cuda/device/broadcast.h"
 #include "backends/cuda/kernel/node_kernel.h"
+#include "ir/comparison.h"
 
 namespace traingraph::cuda {
 namespace {
-
-template <class T>
-__device__ bool holds(ir::Comparison comparison, T x, T y) {
-  const bool a = x != T(0), b = y != T(0);
-  switch (comparison) {
-    case ir::Comparison::equal:
-      return x == y;
-    case ir::Comparison::not_equal:
-      return x != y;
-    case ir::Comparison::less:
-      return x < y;
-    case ir::Comparison::greater:
-      return x > y;
-    case ir::Comparison::less_or_equal:
-      return x <= y;
-    case ir::Comparison::greater_or_equal:
-      return x >= y;
-    case ir::Comparison::logical_and:
-      return a && b;
-    case ir::Comparison::logical_or:
-      return a || b;
-    case ir::Comparison::logical_not:
-      return !a;
-    case ir::Comparison::logical_nand:
-      return !(a && b);
-    case ir::Comparison::logical_nor:
-      return !(a || b);
-    case ir::Comparison::logical_xor:
-      return a != b;
-  }
-  return false;
-}
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
@@ -44,7 +13,7 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t element = thread_number();
   if (element >= count) return;
   const bool is =
-      holds(comparison, x[broadcast.offset(0, element)], y[broadcast.offset(1, element)]);
+      ir::holds(comparison, x[broadcast.offset(0, element)], y[broadcast.offset(1, element)]);
   result[element] = is ? 1 : 0;
 }
 
