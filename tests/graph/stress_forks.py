@@ -103,17 +103,7 @@ ALL = {**PAIRS, **CALLS}
 class Beside(Run):
     """Threads of the parent, each of which repeats one call."""
 
-    def repeat(self, name: str, seed: str) -> None:
-        chance = random.Random(seed)
-        while time.monotonic() < self.end:
-            try:
-                ALL[name](self.subject, chance)
-            except (tg.InvalidArgument, tg.NumericError):
-                pass
-            except BaseException as error:
-                self.failures.append(f"{name}: {type(error).__name__}: {error}")
-                return
-            self.counts[name] += 1
+    calls = ALL
 
 
 def live(subject: Subject, name: str, chance: random.Random) -> str:

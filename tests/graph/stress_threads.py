@@ -306,6 +306,8 @@ def attach_optimizer(s: Subject, chance: random.Random) -> Any:
 class Run:
     """Some calls at once, each on a thread of its own, over and over until the time is up."""
 
+    calls = CALLS
+
     def __init__(self, subject: Subject, names: tuple[str, ...], seed: str, seconds: float) -> None:
         self.subject = subject
         self.end = time.monotonic() + seconds
@@ -320,7 +322,7 @@ class Run:
         chance = random.Random(seed)
         while True:
             try:
-                CALLS[name](self.subject, chance)
+                self.calls[name](self.subject, chance)
             except (tg.InvalidArgument, tg.NumericError):
                 pass
             except BaseException as error:

@@ -6,17 +6,22 @@ import pytest
 import traingraph as tg
 
 
-def dense(inputs, outputs, seed=1):
-    weights = np.random.default_rng(seed).normal(size=(outputs, inputs)).astype(np.float32)
+def fully_connected(weights, **more):
+    outputs, inputs = weights.shape
     return tg.MLCFullyConnectedLayer(
         weights=tg.MLCTensor(data=weights),
-        biases=tg.MLCTensor(data=np.zeros(outputs, np.float32)),
         descriptor=tg.MLCConvolutionDescriptor(
             kernel_sizes=(1, 1),
             input_feature_channel_count=inputs,
             output_feature_channel_count=outputs,
         ),
+        **more,
     )
+
+
+def dense(inputs, outputs, seed=1):
+    weights = np.random.default_rng(seed).normal(size=(outputs, inputs)).astype(np.float32)
+    return fully_connected(weights, biases=tg.MLCTensor(data=np.zeros(outputs, np.float32)))
 
 
 class Network:
@@ -163,36 +168,23 @@ def test_wrong_arrays_are_refused():
         network.step([x[:, :5].copy(), y, w])
 
 
-def test_parameters_of_16_bits_are_refused():
+def with_weights(data_type, weights):
     graph = tg.MLCGraph()
-    x = tg.MLCTensor(shape=[4, 6])
-    weights = tg.MLCTensor(data=np.zeros((3, 6), np.float16))
-    layer = tg.MLCFullyConnectedLayer(
-        weights=weights,
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1), input_feature_channel_count=6, output_feature_channel_count=3
-        ),
-    )
-    graph.node(layer, source=x)
+    x = tg.MLCTensor(shape=[4, 6], data_type=data_type)
+    graph.node(fully_connected(weights), source=x)
     inference = tg.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
+    return inference
+
+
+def test_parameters_of_16_bits_are_refused():
+    inference = with_weights("float32", np.zeros((3, 6), np.float16))
     with pytest.raises(tg.DataTypeError, match=r"parameters of float32 or float64 .*float16"):
         inference.compile(device="reference", precision="mixed_float16")
 
 
 def test_float64_beside_16_bits_is_refused():
-    graph = tg.MLCGraph()
-    x = tg.MLCTensor(shape=[4, 6], data_type="float16")
-    weights = tg.MLCTensor(data=np.zeros((3, 6)))
-    layer = tg.MLCFullyConnectedLayer(
-        weights=weights,
-        descriptor=tg.MLCConvolutionDescriptor(
-            kernel_sizes=(1, 1), input_feature_channel_count=6, output_feature_channel_count=3
-        ),
-    )
-    graph.node(layer, source=x)
-    inference = tg.MLCInferenceGraph(graph_objects=[graph])
-    inference.add_inputs({"x": x})
+    inference = with_weights("float16", np.zeros((3, 6)))
     with pytest.raises(tg.DataTypeError, match="one floating-point type"):
         inference.compile(device="reference")
 

@@ -112,32 +112,27 @@ def element(name, layer, values, shape=(4, 3), labels=None):
     return LossCase(name, layer, values, labels + distance, labels)
 
 
+def of_scores(name, shape, options, *labels):
+    values = softmax_cross_entropy(options.get("label_smoothing", 0), options.get("class_count"))
+    return LossCase(
+        name,
+        lambda **k: L.softmax_cross_entropy(**options, **k),
+        values,
+        RNG.normal(size=shape),
+        *labels,
+    )
+
+
 def classes(name, shape, dtype, form, **options):
     """Integer labels in the shape `form` makes of (N, …)."""
     labels = RNG.integers(0, shape[1], (shape[0], *shape[2:]))
     labels.flat[1] = -1
-    values = softmax_cross_entropy(options.get("label_smoothing", 0), options.get("class_count"))
-    return LossCase(
-        name,
-        lambda **k: L.softmax_cross_entropy(**options, **k),
-        values,
-        RNG.normal(size=shape),
-        form(labels).astype(dtype),
-        one_hot(labels, shape[1]),
-    )
+    return of_scores(name, shape, options, form(labels).astype(dtype), one_hot(labels, shape[1]))
 
 
 def distribution(name, shape, **options):
     labels = RNG.dirichlet(np.ones(shape[1]), (shape[0], *shape[2:]))
-    labels = np.moveaxis(labels, -1, 1)
-    values = softmax_cross_entropy(options.get("label_smoothing", 0), options.get("class_count"))
-    return LossCase(
-        name,
-        lambda **k: L.softmax_cross_entropy(**options, **k),
-        values,
-        RNG.normal(size=shape),
-        labels,
-    )
+    return of_scores(name, shape, options, np.moveaxis(labels, -1, 1))
 
 
 def shares(shape, seed=5):

@@ -10,20 +10,25 @@ from harness import empty, everywhere, tensor
 from lstm_net import Net, descriptor, filled, infer, layer_tensors, made
 
 
-def trained(build, x, tensors, steps=1, device="cpu", rate=0.5, dtype="float32"):
-    """Losses of plain SGD over squares of what `build` gives."""
-    graph, source = tg.MLCGraph(), empty(x.shape, dtype)
-    result = build(graph, source)
+def squares(build, shape, rate=0.5, dtype="float32"):
+    """Plain SGD over squares of what `build` gives, to be compiled; and the shape of that."""
+    graph, source = tg.MLCGraph(), empty(shape, dtype)
+    labels = build(graph, source).descriptor.shape
     training = tg.MLCTrainingGraph(
         graph_objects=[graph],
         loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
         optimizer=tg.MLCSGDOptimizer(learning_rate=rate),
     )
-    label = empty(result.descriptor.shape, dtype)
-    training.add_inputs({"x": source}, loss_labels={"y": label})
+    training.add_inputs({"x": source}, loss_labels={"y": empty(labels, dtype)})
+    return training, labels, graph
+
+
+def trained(build, x, tensors, steps=1, device="cpu", rate=0.5, dtype="float32"):
+    """Losses of steps, and what the tensors are then."""
+    training, shape, graph = squares(build, x.shape, rate, dtype)
     training.compile(device=device)
     data = {"inputs_data": {"x": x},
-            "loss_labels_data": {"y": np.full(result.descriptor.shape, 0.5, dtype)}}  # fmt: skip
+            "loss_labels_data": {"y": np.full(shape, 0.5, dtype)}}  # fmt: skip
     losses = [float(training.execute(**data, options="synchronous").result) for _ in range(steps)]
     training.synchronize_updates()
     return losses, [np.array(t.data) for t in tensors], graph
@@ -225,17 +230,10 @@ def test_precisions(precision, device):
 
     def losses(chosen):
         one = Net(3, 8, layers=2, is_bidirectional=True)
-        graph, source = tg.MLCGraph(), empty(x.shape, "float32")
-        result = graph.node(one.layer(filled(one.shapes())), source=source)
-        training = tg.MLCTrainingGraph(
-            graph_objects=[graph],
-            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-            optimizer=tg.MLCSGDOptimizer(learning_rate=0.5),
-        )
-        label = empty(result.descriptor.shape, "float32")
-        training.add_inputs({"x": source}, loss_labels={"y": label})
+        layer = one.layer(filled(one.shapes()))
+        training, shape, _ = squares(lambda graph, s: graph.node(layer, source=s), x.shape)
         training.compile(device=device, precision=chosen)
-        y = np.full(label.descriptor.shape, 0.25, np.float32)
+        y = np.full(shape, 0.25, np.float32)
         return [
             float(
                 training.execute(
@@ -258,19 +256,14 @@ def test_micro_batches(device):
     for parts in (1, 2):
         one = Net(layers=2, is_bidirectional=True)
         tensors = filled(one.shapes())
-        graph, source = tg.MLCGraph(), empty((4 // parts, 3, 3), "float32")
-        result = graph.node(one.layer(tensors), source=source)
-        training = tg.MLCTrainingGraph(
-            graph_objects=[graph],
-            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
-            optimizer=tg.MLCSGDOptimizer(learning_rate=0.5),
+        layer = one.layer(tensors)
+        training, shape, _ = squares(
+            lambda graph, s, layer=layer: graph.node(layer, source=s), (4 // parts, 3, 3)
         )
-        label = empty(result.descriptor.shape, "float32")
-        training.add_inputs({"x": source}, loss_labels={"y": label})
         training.micro_batches = parts
         training.compile(device=device)
         for part in np.split(x, parts):
-            labels = {"y": np.zeros(label.descriptor.shape, np.float32)}
+            labels = {"y": np.zeros(shape, np.float32)}
             training.execute(
                 inputs_data={"x": part}, loss_labels_data=labels, options="synchronous"
             )

@@ -115,19 +115,23 @@ def test_every_type_is_moved_bit_for_bit(name: str, dtype: str, device: str) -> 
     assert_same_bits(found, expected(*arrays))
 
 
-@everywhere
-@pytest.mark.parametrize("dtype", TYPES)
-def test_scatter_overwrites_in_every_type(dtype: str, device: str) -> None:
+def scattered(dtype: str, device: str, reduction: str) -> tuple[np.ndarray, np.ndarray, Any]:
+    """Two arrays, and the first with the second scattered into it."""
     x, y = random_bits(dtype, 1), random_bits(dtype, 2)[:, :3].copy()
     graph = tg.MLCGraph()
     sources = [empty((3, 3), dtype), empty((3,), "int32"), empty((3, 4), dtype)]
-    graph.node(tg.MLCScatterLayer(dimension=1, reduction_type="none"), sources=sources)
+    graph.node(tg.MLCScatterLayer(dimension=1, reduction_type=reduction), sources=sources)
     inference = tg.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs(dict(zip("yix", sources, strict=True)))
     inference.compile(device=device)
-    found = inference.execute(
-        inputs_data={"y": y, "i": INDICES, "x": x}, options="synchronous"
-    ).result
+    given = {"y": y, "i": INDICES, "x": x}
+    return x, y, inference.execute(inputs_data=given, options="synchronous").result
+
+
+@everywhere
+@pytest.mark.parametrize("dtype", TYPES)
+def test_scatter_overwrites_in_every_type(dtype: str, device: str) -> None:
+    x, y, found = scattered(dtype, device, "none")
     assert_same_bits(found, at_two(x, y))
 
 
@@ -135,16 +139,7 @@ def test_scatter_overwrites_in_every_type(dtype: str, device: str) -> None:
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "int64", "bool"])
 def test_scatter_adds_whole_numbers_as_they_are(dtype: str, device: str) -> None:
     """Around the end of their type; of booleans one that is true is enough."""
-    x, y = random_bits(dtype, 1), random_bits(dtype, 2)[:, :3].copy()
-    graph = tg.MLCGraph()
-    sources = [empty((3, 3), dtype), empty((3,), "int32"), empty((3, 4), dtype)]
-    graph.node(tg.MLCScatterLayer(dimension=1, reduction_type="sum"), sources=sources)
-    inference = tg.MLCInferenceGraph(graph_objects=[graph])
-    inference.add_inputs(dict(zip("yix", sources, strict=True)))
-    inference.compile(device=device)
-    found = inference.execute(
-        inputs_data={"y": y, "i": INDICES, "x": x}, options="synchronous"
-    ).result
+    x, y, found = scattered(dtype, device, "sum")
     right = x.copy()
     with np.errstate(over="ignore"):
         for k, place in enumerate(INDICES):

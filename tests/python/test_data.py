@@ -154,20 +154,25 @@ def test_smaller_batch(through: Callable[..., np.ndarray]) -> None:
     np.testing.assert_array_equal(through(VALUES[:1], batch_size=1), VALUES[:1])
 
 
+def cross_entropy() -> tuple[MLCTrainingGraph, dict[str, MLCTensor]]:
+    """The softmax cross entropy of two rows with integer labels, and the tensors of both."""
+    x, y = MLCTensor(shape=[2, 3]), MLCTensor(shape=[2], data_type=MLCDataType.INT32)
+    graph = MLCGraph()
+    graph.node(MLCActivationLayer.relu(), source=x)
+    training = MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=MLCLossLayer.softmax_cross_entropy("mean")
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu")
+    return training, {"x": x, "y": y}
+
+
 @pytest.fixture
 def classes() -> Callable[[Any], Any]:
-    """The softmax cross entropy of two rows of equal scores with integer labels."""
+    """That loss where all scores are equal."""
 
     def run(labels: Any) -> Any:
-        x = MLCTensor(shape=[2, 3])
-        y = MLCTensor(shape=[2], data_type=MLCDataType.INT32)
-        graph = MLCGraph()
-        graph.node(MLCActivationLayer.relu(), source=x)
-        training = MLCTrainingGraph(
-            graph_objects=[graph], loss_layer=MLCLossLayer.softmax_cross_entropy("mean")
-        )
-        training.add_inputs({"x": x}, loss_labels={"y": y})
-        training.compile(device="cpu")
+        training, _ = cross_entropy()
         zeros = np.zeros((2, 3), np.float32)
         return training.execute(inputs_data={"x": zeros}, loss_labels_data={"y": labels}).result
 
@@ -213,15 +218,7 @@ def test_classes_out_of_range_name_row_and_value(classes: Callable[[Any], Any]) 
 
 
 def test_classes_written_before_the_passes_are_checked_too() -> None:
-    x, y = MLCTensor(shape=[2, 3]), MLCTensor(shape=[2], data_type="int32")
-    graph = MLCGraph()
-    graph.node(MLCActivationLayer.relu(), source=x)
-    training = MLCTrainingGraph(
-        graph_objects=[graph], loss_layer=MLCLossLayer.softmax_cross_entropy("mean")
-    )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
-    training.compile(device="cpu")
-    tensors = {"x": x, "y": y}
+    training, tensors = cross_entropy()
     data = {"x": np.zeros((2, 3), np.float32), "y": np.array([0, 3], np.int32)}
     with pytest.raises(ValueError, match=r"\[labels 'y'\] .* 0 to 2 or -1 but got 3 in row 1"):
         training.bind_and_write_data(data, for_inputs=tensors)
