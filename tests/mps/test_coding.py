@@ -3,6 +3,7 @@
 import copy
 import inspect
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -73,9 +74,10 @@ def test_nothing_is_lost(name):
     others = [
         unarchived(kernel, data), cls(coder=coder), cls(coder=coder, device="reference"),
         kernel.copy(), kernel.copy(device="cpu"), copy.copy(kernel),
-        unarchived(kernel, archived(unarchived(kernel, data))),
+        copy.deepcopy(kernel), unarchived(kernel, archived(unarchived(kernel, data))),
+        *(pickle.loads(pickle.dumps(kernel, protocol)) for protocol in range(6)),
     ]  # fmt: skip
-    devices = ["reference", "cpu", "reference", "reference", "cpu", "reference", "reference"]
+    devices = ["reference", "cpu", "reference", "reference", "cpu", *["reference"] * 9]
     for other, device in zip(others, devices, strict=True):
         assert other is not kernel
         assert type(other) is cls

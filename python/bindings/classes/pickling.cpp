@@ -8,6 +8,9 @@ namespace traingraph::python {
 namespace {
 
 PyObject* reduce(PyObject* self, PyObject*) {
+  if (PyObject_HasAttrString(self, "_reduced")) {
+    return PyObject_CallMethod(self, "_reduced", nullptr);
+  }
   if (!PyObject_HasAttrString(self, "__setstate__")) {
     PyErr_Format(PyExc_TypeError, "cannot pickle '%s' object", Py_TYPE(self)->tp_name);
     return nullptr;

@@ -12,20 +12,65 @@
 namespace traingraph::python {
 namespace {
 
-// What an object that reads bytes may raise for damaged ones.
-bool is_damage(const py::error_already_set& error) {
-  for (PyObject* type : {PyExc_ArithmeticError, PyExc_AttributeError, PyExc_LookupError,
-                         PyExc_RuntimeError, PyExc_TypeError, PyExc_ValueError}) {
-    if (error.matches(type)) return true;
-  }
-  return false;
-}
-
 std::string coded_text(py::handle value) { return to_text(value, {"NSCoder", "a text", "str"}); }
 
-py::object copied(mps::Kernel& kernel, const py::object& device) {
+bool is_graph(const mps::Kernel& kernel) {
+  return dynamic_cast<const mps::NNGraph*>(&kernel) != nullptr;
+}
+
+// On this device, or None: its own.
+py::object copied_kernel(mps::Kernel& kernel, const py::object& device) {
   const mps::Device on = idle(device.is_none() ? kernel.device() : to_mps_device(device));
+  if (is_graph(kernel)) return python_coding("copied", "graph_coding")(py::cast(&kernel), on);
   return cast_made(kernel.kind(), kernel.copy(on));
+}
+
+void encode_kernel(mps::Kernel& kernel, const py::object& object) {
+  if (is_graph(kernel)) {
+    python_coding("encode", "graph_coding")(py::cast(&kernel), object);
+    return;
+  }
+  PythonCoder coder(object);
+  kernel.encode_with_coder(coder);
+}
+
+// A pickle is the archive, and the name of the device that it is read on.
+py::tuple reduced(py::handle self) {
+  const bool is_placed = py::hasattr(self, "device");  // a descriptor is not
+  const std::string device = is_placed ? to_mps_device(self.attr("device")).text() : "cpu";
+  const py::module_ coding = py::module_::import("traingraph.mps.coding");
+  const py::object data =
+      coding.attr("NSKeyedArchiver").attr("archived_data")(py::arg("with_root_object") = self);
+  const py::object read = coding.attr("MPSKeyedUnarchiver").attr("unarchive_object");
+  const py::object partial = py::module_::import("functools").attr("partial");
+  return py::make_tuple(partial(read, py::arg("with_data") = data, py::arg("device") = device),
+                        py::tuple());
+}
+
+void def_pickles(py::handle cls) {
+  const FormBody reduce = [](py::detail::function_call& call, const Arguments&, const Capture&) {
+    return reduced(call.args[0]).release();
+  };
+  define(cls, Signature::Kind::kMethod, "_reduced", "tuple[Any, ...]", parsed({""}),
+         "What pickles keep: the archive, and the device's name.", reduce, Capture(nullptr));
+}
+
+void def_kernel_coding(BoundClass<mps::Kernel, mps::KernelPtr> cls) {
+  using mps::Kernel;
+  def_method(cls, "encode_with_coder", "None", {"coder: Any"},
+             "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what "
+             "it gives now.",
+             [](Kernel& self, const Arguments& given) { encode_kernel(self, given["coder"]); });
+  def_pickles(cls);
+  cls.def("__copy__", [](Kernel& self) { return copied_kernel(self, py::none()); }, "As copy().");
+  def_method(cls, "__deepcopy__", "typing.Self", {"memo: Any"}, "As copy().",
+             [](Kernel& self, const Arguments&) { return copied_kernel(self, py::none()); });
+  def_method(
+      cls, "copy", "typing.Self", {"device: MTLDevice | MLCDevice | str | None = None"},
+      "An independent kernel with the same properties, on this device or another one. A "
+      "data source is copied by its copy(device=) or __copy__, or shared when it has "
+      "neither.",
+      [](Kernel& self, const Arguments& given) { return copied_kernel(self, given["device"]); });
 }
 
 class ProvidingCoder final : public PythonCoder, public mps::DeviceProvider {
@@ -106,9 +151,18 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
   };
   define(cls, Signature::Kind::kMethod, "encode_with_coder", "None", parsed({"coder: Any"}),
          "Writes all properties into a coder, such as NSKeyedArchiver.", encode, capture);
+  def_pickles(cls);
 }
 
 }  // namespace
+
+bool is_damage(const py::error_already_set& error) {
+  for (PyObject* type : {PyExc_ArithmeticError, PyExc_AttributeError, PyExc_LookupError,
+                         PyExc_RuntimeError, PyExc_TypeError, PyExc_ValueError}) {
+    if (error.matches(type)) return true;
+  }
+  return false;
+}
 
 mps::CodedValue to_coded(py::handle value) { return coded_below(0, value); }
 
@@ -134,12 +188,7 @@ void PythonCoder::encode(const mps::CodedValue& value, const std::string& key) {
 }
 
 mps::CodedValue PythonCoder::decode(const std::string& key) const {
-  try {
-    return to_coded(object_.attr("decode")(py::arg("for_key") = key));
-  } catch (const py::error_already_set& error) {
-    if (!is_damage(error)) throw;
-    throw InvalidArgument(printable(error.value()));
-  }
+  return without_damage([&] { return to_coded(object_.attr("decode")(py::arg("for_key") = key)); });
 }
 
 std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
@@ -149,15 +198,8 @@ std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
 
 void bind_mps_coding(py::module_& module) {
   // Of the class that all kernels derive from.
-  auto kernel =
-      py::reinterpret_borrow<BoundClass<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel"));
-  def_coding(
-      kernel,
-      [](const mps::Kernel& self, const py::object& object) {
-        PythonCoder coder(object);
-        self.encode_with_coder(coder);
-      },
-      copied);
+  def_kernel_coding(
+      py::reinterpret_borrow<BoundClass<mps::Kernel, mps::KernelPtr>>(module.attr("MPSKernel")));
   for (const ClassDescription& description : mps::value_classes()) {
     if (mps::is_coded(*description.type)) def_coded(module, description);
   }

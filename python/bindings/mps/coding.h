@@ -35,23 +35,18 @@ class PythonCoder : public mps::Coder {
 // One that says where what it decodes will run, by mps_mtl_device(), if the object does.
 std::shared_ptr<const mps::Coder> to_coder(const py::object& object);
 
-// `encode` takes the object and a coder, `copy` the object and a device or None.
-template <typename Class, typename Encode, typename Copy>
-void def_coding(Class& cls, Encode encode, Copy copy) {
-  using Self = typename Class::type;
-  def_method(
-      cls, "encode_with_coder", "None", {"coder: Any"},
-      "Writes all properties into a coder, such as NSKeyedArchiver; of a data source what "
-      "it gives now.",
-      [encode](Self& self, const Arguments& arguments) { encode(self, arguments["coder"]); });
-  cls.def("__copy__", [copy](Self& self) { return copy(self, py::none()); }, "As copy().");
-  def_method(cls, "__deepcopy__", "typing.Self", {"memo: Any"}, "As copy().",
-             [copy](Self& self, const Arguments&) { return copy(self, py::none()); });
-  def_method(
-      cls, "copy", "typing.Self", {"device: MTLDevice | MLCDevice | str | None = None"},
-      "An independent kernel with the same properties, on this device or another one. A data "
-      "source is copied by its copy(device=) or __copy__, or shared when it has neither.",
-      [copy](Self& self, const Arguments& arguments) { return copy(self, arguments["device"]); });
+// What an object that reads bytes may raise for damaged ones.
+bool is_damage(const py::error_already_set& error);
+// What `read` gives, where Python reads; of what it raises, damage becomes an InvalidArgument.
+template <class Read>
+auto without_damage(Read read) {
+  try {
+    return read();
+  } catch (const py::error_already_set& error) {
+    if (!is_damage(error)) throw;
+    const std::string reason = printable(error.value());
+    throw InvalidArgument(reason.substr(0, reason.find('\n')));
+  }
 }
 
 }  // namespace traingraph::python

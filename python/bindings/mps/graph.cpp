@@ -1,4 +1,4 @@
-// Binds MPSNNGraph, and adds encoding, asynchronous execution and coding.
+// Binds MPSNNGraph, and adds encoding, and asynchronous execution.
 #include "classes/python_types.h"
 #include "convert/errors.h"
 #include "convert/release.h"
@@ -62,12 +62,13 @@ NNGraph::CompletionHandler completion_handler(py::object function) {
 
 void bind_mps_graph(py::module_& module) {
   remember_taken<mps::CodedGraph>("typing.Any", [](py::handle value, const Where&) {
-    const auto kept = share(py::reinterpret_borrow<py::object>(value));
-    return mps::CodedGraph{[kept](const std::optional<mps::Device>& device) {
-      const py::object decoded = python_coding("decoded", "graph_coding")(
-          py::type::of<NNGraph>(), shared_object(kept), device);
-      return py::cast<std::shared_ptr<NNGraph>>(decoded);
-    }};
+    const auto coder = py::reinterpret_borrow<py::object>(value);
+    return mps::CodedGraph{to_coder(coder), [kept = share(coder)](const mps::Device& device) {
+                             return without_damage([&] {
+                               return py::cast<std::shared_ptr<NNGraph>>(python_coding(
+                                   "decoded", "graph_coding")(shared_object(kept), device));
+                             });
+                           }};
   });
   remember_list<bool>("bool");
   remember_list<mps::HandlePtr>("typing.Any");
@@ -78,14 +79,6 @@ void bind_mps_graph(py::module_& module) {
   };
   bind_described(module, NNGraph::class_description(), ownership);
   auto cls = described<NNGraph>(module, "MPSNNGraph");
-  def_coding(
-      cls,
-      [](NNGraph& self, const py::object& coder) {
-        python_coding("encode", "graph_coding")(py::cast(&self), coder);
-      },
-      [](NNGraph& self, const py::object& device) {
-        return python_coding("copied", "graph_coding")(py::cast(&self), device);
-      });
   def_method(cls, "encode", "MPSImage | None",
              {"command_buffer: MTLCommandBuffer, source_images: Sequence[MPSImage], "
               "source_states: Sequence[MPSState] | None = None, "

@@ -266,8 +266,7 @@ def _made(written: Written, sources: list[Any], device: Any) -> Any:
 
 
 def copied(graph: Any, device: Any) -> Any:
-    """A graph of new nodes on this device or the graph's own. Handles and call-backs are shared."""
-    device = graph.device if device is None else device
+    """A graph of new nodes on this device. Handles and call-backs are shared."""
     written = _Writer(graph).written
     sources = [kernels.copied_source(source, device) for _, source in written["sources"]]
     return _made(written, sources, device)
@@ -300,12 +299,8 @@ _KEYS = ("nodes", "results", "results_are_needed", "images", "properties", "sour
          "calls")  # fmt: skip
 
 
-def decoded(cls: Any, coder: Any, device: Any) -> Any:
-    """The graph that was encoded. Errors: no device; what is no graph's."""
-    device = kernels.device_for(coder, device)
-    try:
-        written = {name: coder.decode(for_key=name) for name in _KEYS}
-        sources = [core._decoded_source(one["kind"], one["values"]) for one in written["sources"]]
-        return _made(written, sources, device)
-    except kernels.DAMAGES as error:
-        raise kernels.other_archive(cls.__name__, error) from error
+def decoded(coder: Any, device: Any) -> Any:
+    """The graph that was encoded; any error where it is none."""
+    written = {name: coder.decode(for_key=name) for name in _KEYS}
+    sources = [core._decoded_source(one["kind"], one["values"]) for one in written["sources"]]
+    return _made(written, sources, device)

@@ -29,6 +29,8 @@ class TRAINGRAPH_API Device {
 
   std::string name() const;
   const std::string& backend() const;
+  // "cpu", "cuda:1": what named() takes.
+  std::string text() const;
   std::uint64_t registry_id() const;
   std::shared_ptr<CommandQueue> make_command_queue() const;
   // Recordings that were compiled for this device so far, and the programs it holds.

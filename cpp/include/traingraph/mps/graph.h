@@ -90,9 +90,16 @@ class TRAINGRAPH_API NNGraph final : public Kernel, public AllocatesImages {
   std::shared_ptr<Failure> failure_;
 };
 
-// A graph that an archive has, for a device or for the archive's own.
+class Coder;
+
+// A graph that an archive has; `decode` makes it on a device. Raises InvalidArgument for other
+// archives.
 struct CodedGraph {
-  std::function<std::shared_ptr<NNGraph>(const std::optional<Device>& device)> decode;
+  std::shared_ptr<const Coder> coder;
+  std::function<std::shared_ptr<NNGraph>(const Device& device)> decode;
 };
+// On this device or else on the coder's, as kernel_with_coder.
+TRAINGRAPH_API std::shared_ptr<NNGraph> graph_with_coder(const CodedGraph& coded,
+                                                         const std::optional<Device>& device = {});
 
 }  // namespace traingraph::mps

@@ -94,6 +94,11 @@ void read(const CodedValue& value, Descriptor& to) {
   visit(reader, to);
 }
 
+void check_kind(const std::string& kind) {
+  if (kind == kConvolution || kind == kDepthWise || kind == kSubPixel) return;
+  throw DataTypeError("[MPSKeyedUnarchiver] expected a convolution's descriptor but got " + kind);
+}
+
 }  // namespace
 
 CodedValue coded(const NeuronDescriptor& descriptor) { return written(descriptor); }
@@ -125,14 +130,12 @@ CodedValue coded_by_kind(const CNNConvolutionDescriptor& descriptor) {
 
 void decode_by_kind(const std::string& kind, const CodedValue& value,
                     CNNConvolutionDescriptor& to) {
+  check_kind(kind);
   if (kind == kSubPixel) {
     CNNSubPixelConvolutionDescriptor sub_pixel;
     decode(value, sub_pixel);
     to = sub_pixel;
     return;
-  }
-  if (kind != kConvolution && kind != kDepthWise) {
-    throw DataTypeError("[MPSKeyedUnarchiver] expected a convolution's descriptor but got " + kind);
   }
   decode(value, to);
   to.depth_wise = kind == kDepthWise;
@@ -145,21 +148,18 @@ void encode_with_coder(const CNNConvolutionDescriptor& descriptor, Coder& coder)
 
 CNNConvolutionDescriptor convolution_descriptor_with_coder(const std::string& kind,
                                                            const Coder& coder) {
+  check_kind(kind);
   const CodedValue names = kind == kSubPixel ? coded(CNNSubPixelConvolutionDescriptor{})
                                              : coded(CNNConvolutionDescriptor{});
-  CNNConvolutionDescriptor descriptor;
-  try {
+  return whole(kind, [&] {
     CodedValue::Entries fields;
     for (const auto& [name, value] : *names.as<CodedValue::Entries>()) {
       fields.push_back({name, coder.decode(name)});
     }
+    CNNConvolutionDescriptor descriptor;
     decode_by_kind(kind, std::move(fields), descriptor);
     return descriptor;
-  } catch (const DataTypeError&) {
-    throw;
-  } catch (const InvalidArgument& error) {
-    refuse_archive(kind, error);
-  }
+  });
 }
 
 }  // namespace traingraph::mps

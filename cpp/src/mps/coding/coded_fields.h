@@ -47,6 +47,17 @@ void decode(const CodedValue& value, std::shared_ptr<const InferenceNormalizatio
 
 // Raises InvalidArgument.
 [[noreturn]] void refuse_archive(const std::string& kind, const Error& error);
+// What `decode` gives; what it raises for damaged archives says that it is no such object's.
+template <class Decode>
+auto whole(const std::string& kind, Decode decode) {
+  try {
+    return decode();
+  } catch (const InvalidArgument& error) {
+    refuse_archive(kind, error);
+  } catch (const Unsupported& error) {
+    refuse_archive(kind, error);
+  }
+}
 
 // The name of the class that has the descriptor's fields, and these fields. Decoding raises
 // DataTypeError for a name that is no such descriptor's.

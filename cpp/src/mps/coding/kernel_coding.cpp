@@ -9,6 +9,7 @@
 #include <traingraph/mps/arithmetic.h>
 #include <traingraph/mps/classes.h>
 #include <traingraph/mps/convolution.h>
+#include <traingraph/mps/graph.h>
 
 #include "mps/coding/coded_fields.h"
 #include "mps/coding/coded_types.h"
@@ -234,13 +235,13 @@ KernelPtr kernel_with_coder(const std::string& kind, const Coder& coder,
                             const std::optional<Device>& device) {
   const Parts& parts = parts_of(kind);
   const Device on = device_for(coder, device);
-  try {
-    return decoded_kernel(parts, coder, on);
-  } catch (const InvalidArgument& error) {
-    refuse_archive(kind, error);
-  } catch (const Unsupported& error) {
-    refuse_archive(kind, error);
-  }
+  return whole(kind, [&] { return decoded_kernel(parts, coder, on); });
+}
+
+std::shared_ptr<NNGraph> graph_with_coder(const CodedGraph& coded,
+                                          const std::optional<Device>& device) {
+  const Device on = device_for(*coded.coder, device);
+  return whole("MPSNNGraph", [&] { return coded.decode(on); });
 }
 
 CodedNames coded_names(const std::string& kind) {

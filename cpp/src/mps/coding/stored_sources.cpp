@@ -63,6 +63,10 @@ std::vector<std::byte> unpacked(std::string_view text) {
 }
 
 constexpr const char* kArchiver = "NSKeyedArchiver";
+constexpr const char* kChannels = "number_of_feature_channels";
+constexpr const char* kArrays = "arrays";
+constexpr const char* kEpsilon = "epsilon";
+constexpr const char* kGroups = "number_of_groups";
 
 CodedValue packed(const SourceNumbers& numbers, const Shape& shape, DataType type,
                   const char* what) {
@@ -141,38 +145,56 @@ void check_elements(const std::vector<std::byte>& bytes, DataType type,
                    " elements but got " + std::to_string(got));
 }
 
+// An array per channel: what archives call it, what reads it, and where the one that is read goes.
 template <class Source>
-using ReadNumbers = SourceNumbers (Source::*)() const;
+struct ChannelArray {
+  const char* name;
+  SourceNumbers (Source::*read)() const;
+  std::vector<float> ChannelArrays::* kept;
+};
 
-// Arrays that a normalization's source has, by name.
-template <class Source>
-CodedValue::Entries coded_arrays(
-    const Source& source,
-    std::initializer_list<std::pair<const char*, ReadNumbers<Source>>> reads) {
-  const std::int64_t channels = source.number_of_feature_channels();
-  CodedValue::Entries arrays;
-  for (const auto& [name, read] : reads) {
-    arrays.push_back({name, packed_if_there((source.*read)(), channels, DataType::kFloat32, name)});
+template <class S>
+std::vector<ChannelArray<S>> arrays_of() {
+  std::vector<ChannelArray<S>> arrays = {{"gamma", &S::gamma, &ChannelArrays::gamma},
+                                         {"beta", &S::beta, &ChannelArrays::beta}};
+  if constexpr (requires { &S::mean; }) {
+    arrays.push_back({"mean", &S::mean, &ChannelArrays::mean});
+    arrays.push_back({"variance", &S::variance, &ChannelArrays::variance});
   }
-  return {{"number_of_feature_channels", channels},
-          {"arrays", std::move(arrays)},
-          {"epsilon", source.epsilon()}};
+  return arrays;
 }
 
-CodedValue::Entries coded_gamma_and_beta(const CNNInstanceNormalizationDataSource& source) {
-  using Source = CNNInstanceNormalizationDataSource;
-  return coded_arrays<Source>(source, {{"gamma", &Source::gamma}, {"beta", &Source::beta}});
+template <class Source>
+CodedValue coded_normalization(Source& source) {
+  return loaded(source, [&source] {
+    const std::int64_t channels = source.number_of_feature_channels();
+    CodedValue::Entries arrays;
+    for (const ChannelArray<Source>& one : arrays_of<Source>()) {
+      arrays.push_back({one.name, packed_if_there((source.*one.read)(), channels,
+                                                  DataType::kFloat32, one.name)});
+    }
+    CodedValue::Entries entries = {
+        {kChannels, channels}, {kArrays, std::move(arrays)}, {kEpsilon, source.epsilon()}};
+    if constexpr (requires { source.number_of_groups(); }) {
+      entries.push_back({kGroups, source.number_of_groups()});
+    }
+    return entries;
+  });
 }
 
-ChannelArrays decoded_arrays(const CodedValue& value) {
-  ChannelArrays to;
-  const CodedValue& arrays = value.at("arrays");
-  decode_named(value.at("number_of_feature_channels"), "number_of_feature_channels", to.channels);
-  to.gamma = floats_of(arrays, "gamma");
-  to.beta = floats_of(arrays, "beta");
-  decode_named(value.at("epsilon"), "epsilon", to.epsilon);
-  to.label = label_of(value);
-  return to;
+template <class Stored, class Source>
+void decode_normalization(const CodedValue& value, std::shared_ptr<Source>& to) {
+  ChannelArrays arrays;
+  decode_named(value.at(kChannels), kChannels, arrays.channels);
+  for (const ChannelArray<Source>& one : arrays_of<Source>()) {
+    arrays.*one.kept = floats_of(value.at(kArrays), one.name);
+  }
+  decode_named(value.at(kEpsilon), kEpsilon, arrays.epsilon);
+  if constexpr (requires { to->number_of_groups(); }) {
+    decode_named(value.at(kGroups), kGroups, arrays.groups);
+  }
+  arrays.label = label_of(value);
+  to = std::make_shared<Stored>(std::move(arrays));
 }
 
 }  // namespace
@@ -225,27 +247,9 @@ CodedValue coded(CNNConvolutionDataSource& source) {
   });
 }
 
-CodedValue coded(CNNBatchNormalizationDataSource& source) {
-  using Source = CNNBatchNormalizationDataSource;
-  return loaded(source, [&source] {
-    return coded_arrays<Source>(source, {{"gamma", &Source::gamma},
-                                         {"beta", &Source::beta},
-                                         {"mean", &Source::mean},
-                                         {"variance", &Source::variance}});
-  });
-}
-
-CodedValue coded(CNNInstanceNormalizationDataSource& source) {
-  return loaded(source, [&source] { return coded_gamma_and_beta(source); });
-}
-
-CodedValue coded(CNNGroupNormalizationDataSource& source) {
-  return loaded(source, [&source] {
-    CodedValue::Entries entries = coded_gamma_and_beta(source);
-    entries.push_back({"number_of_groups", source.number_of_groups()});
-    return entries;
-  });
-}
+CodedValue coded(CNNBatchNormalizationDataSource& source) { return coded_normalization(source); }
+CodedValue coded(CNNInstanceNormalizationDataSource& source) { return coded_normalization(source); }
+CodedValue coded(CNNGroupNormalizationDataSource& source) { return coded_normalization(source); }
 
 void decode(const CodedValue& value, CNNConvolutionDataSourcePtr& to) {
   CNNConvolutionDescriptor descriptor;
@@ -257,20 +261,13 @@ void decode(const CodedValue& value, CNNConvolutionDataSourcePtr& to) {
 }
 
 void decode(const CodedValue& value, CNNBatchNormalizationDataSourcePtr& to) {
-  ChannelArrays arrays = decoded_arrays(value);
-  arrays.mean = floats_of(value.at("arrays"), "mean");
-  arrays.variance = floats_of(value.at("arrays"), "variance");
-  to = std::make_shared<BatchNormalizationOfArrays>(std::move(arrays));
+  decode_normalization<BatchNormalizationOfArrays>(value, to);
 }
-
 void decode(const CodedValue& value, CNNInstanceNormalizationDataSourcePtr& to) {
-  to = std::make_shared<GroupNormalizationOfArrays>(decoded_arrays(value));
+  decode_normalization<GroupNormalizationOfArrays>(value, to);
 }
-
 void decode(const CodedValue& value, CNNGroupNormalizationDataSourcePtr& to) {
-  ChannelArrays arrays = decoded_arrays(value);
-  decode_named(value.at("number_of_groups"), "number_of_groups", arrays.groups);
-  to = std::make_shared<GroupNormalizationOfArrays>(std::move(arrays));
+  decode_normalization<GroupNormalizationOfArrays>(value, to);
 }
 
 }  // namespace traingraph::mps

@@ -39,13 +39,13 @@ const ClassDescription& NNGraph::class_description() {
                   return made_of(given, given.get<Images>("result_images"),
                                  given.get<Needed>("results_are_needed"));
                 })
-          .form(
-              {argument<CodedGraph>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
-               traingraph::optional_argument<Device>("device",
-                                                     "The device; without it the coder's.")},
-              [](const Given& given) {
-                return given.get<CodedGraph>("coder").decode(given.get_optional<Device>("device"));
-              })
+          .form({argument<CodedGraph>("coder", "NSCoder, such as MPSKeyedUnarchiver."),
+                 traingraph::optional_argument<Device>("device",
+                                                       "The device; without it the coder's.")},
+                [](const Given& given) {
+                  return graph_with_coder(given.get<CodedGraph>("coder"),
+                                          given.get_optional<Device>("device"));
+                })
           .property("_results", &G::results, "What it was made of.")
           .property("_results_are_needed", &G::results_are_needed, "What it was made of.")
           .property("source_image_handles", &G::source_image_handles, kOrder)

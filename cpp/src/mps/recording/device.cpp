@@ -49,6 +49,10 @@ const std::string& Device::backend() const {
   return name;
 }
 
+std::string Device::text() const {
+  return backend() + (state_->index == 0 ? "" : ":" + std::to_string(state_->index));
+}
+
 std::uint64_t Device::registry_id() const {
   return std::hash<std::string>{}(state_->backend.name()) +
          static_cast<std::uint64_t>(state_->index);
