@@ -109,6 +109,17 @@ void expect_zeros(MPSImageEdgeMode mode) {
 
 }  // namespace
 
+// Where a class keeps its window, and what the rest is at the beginning.
+#define INIT_OF_WINDOW(width, height, ...)                                                  \
+  -(instancetype)initWithDevice : (id<MTLDevice>)device kernelWidth                         \
+      : (NSUInteger)kernelWidth kernelHeight : (NSUInteger)kernelHeight {                   \
+    self = [super initWithDevice:device];                                                   \
+    apple::expect(kernelWidth * kernelHeight != 0, "a local normalization over no texels"); \
+    width = kernelWidth, height = kernelHeight;                                             \
+    __VA_ARGS__;                                                                            \
+    return self;                                                                            \
+  }
+
 // --- forward -------------------------------------------------------------------------------------
 
 @implementation MPSCNNCrossChannelNormalization
@@ -129,15 +140,7 @@ MEMBERS(MPSCNNCrossChannelNormalization)
 
 @implementation MPSCNNSpatialNormalization
 MEMBERS(MPSCNNSpatialNormalization)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight != 0, "a local normalization over no texels");
-  _kernelWidth = kernelWidth, _kernelHeight = kernelHeight;
-  _alpha = 1, _beta = 5, _delta = 1;
-  return self;
-}
+INIT_OF_WINDOW(_kernelWidth, _kernelHeight, _alpha = 1, _beta = 5, _delta = 1)
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   expect_zeros(_edgeMode);
@@ -147,16 +150,8 @@ MEMBERS(MPSCNNSpatialNormalization)
 
 @implementation MPSCNNLocalContrastNormalization
 MEMBERS(MPSCNNLocalContrastNormalization)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight != 0, "a local normalization over no texels");
-  _kernelWidth = kernelWidth, _kernelHeight = kernelHeight;
-  _alpha = 0, _beta = 0.5f, _delta = 1.0f / 1024;
-  _p0 = 1, _pm = 0, _ps = 1;
-  return self;
-}
+INIT_OF_WINDOW(_kernelWidth, _kernelHeight, _alpha = 0, _beta = 0.5f, _delta = 1.0f / 1024, _p0 = 1,
+               _pm = 0, _ps = 1)
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   expect_zeros(_edgeMode);
@@ -185,15 +180,7 @@ MEMBERS(MPSCNNCrossChannelNormalizationGradient)
 
 @implementation MPSCNNSpatialNormalizationGradient
 MEMBERS(MPSCNNSpatialNormalizationGradient)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight != 0, "a local normalization over no texels");
-  _secondaryKernelWidth = kernelWidth, _secondaryKernelHeight = kernelHeight;
-  _alpha = 1, _beta = 5, _delta = 1;
-  return self;
-}
+INIT_OF_WINDOW(_secondaryKernelWidth, _secondaryKernelHeight, _alpha = 1, _beta = 5, _delta = 1)
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   expect_zeros(_secondaryEdgeMode);
@@ -204,16 +191,8 @@ MEMBERS(MPSCNNSpatialNormalizationGradient)
 
 @implementation MPSCNNLocalContrastNormalizationGradient
 MEMBERS(MPSCNNLocalContrastNormalizationGradient)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight != 0, "a local normalization over no texels");
-  _secondaryKernelWidth = kernelWidth, _secondaryKernelHeight = kernelHeight;
-  _alpha = 0, _beta = 0.5f, _delta = 1.0f / 1024;
-  _p0 = 1, _pm = 0, _ps = 1;
-  return self;
-}
+INIT_OF_WINDOW(_secondaryKernelWidth, _secondaryKernelHeight, _alpha = 0, _beta = 0.5f,
+               _delta = 1.0f / 1024, _p0 = 1, _pm = 0, _ps = 1)
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
   expect_zeros(_secondaryEdgeMode);

@@ -12,6 +12,17 @@
 
 @class AppleCommandBuffer;
 
+// Of a class that keeps its label in label_.
+#define LABEL                          \
+  -(NSString*)label {                  \
+    return label_;                     \
+  }                                    \
+  -(void)setLabel : (NSString*)label { \
+    NSString* old = label_;            \
+    label_ = [label copy];             \
+    [old release];                     \
+  }
+
 namespace apple {
 
 using Work = std::function<void()>;

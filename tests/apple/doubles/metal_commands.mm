@@ -96,14 +96,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
 - (BOOL)retainedReferences {
   return YES;
 }
-- (NSString*)label {
-  return label_;
-}
-- (void)setLabel:(NSString*)label {
-  NSString* old = label_;
-  label_ = [label copy];
-  [old release];
-}
+LABEL
 - (CFTimeInterval)kernelStartTime {
   return start_;
 }
@@ -194,14 +187,7 @@ void expect_range(id<MTLBuffer> buffer, NSUInteger offset, NSUInteger bytes) {
 - (id<MTLDevice>)device {
   return [commands_ device];
 }
-- (NSString*)label {
-  return label_;
-}
-- (void)setLabel:(NSString*)label {
-  NSString* old = label_;
-  label_ = [label copy];
-  [old release];
-}
+LABEL
 - (void)addWork:(apple::Work)work {
   apple::expect(!ended_, "an encoder was used after endEncoding");
   commands_->work_.push_back(std::move(work));

@@ -80,14 +80,7 @@ constexpr unsigned char kGuard = 0xA5;
 - (id<MTLDevice>)device {
   return device_;
 }
-- (NSString*)label {
-  return label_;
-}
-- (void)setLabel:(NSString*)label {
-  NSString* old = label_;
-  label_ = [label copy];
-  [old release];
-}
+LABEL
 @end
 
 @implementation AppleQueue
@@ -99,14 +92,7 @@ constexpr unsigned char kGuard = 0xA5;
 - (id<MTLDevice>)device {
   return device_;
 }
-- (NSString*)label {
-  return label_;
-}
-- (void)setLabel:(NSString*)label {
-  NSString* old = label_;
-  label_ = [label copy];
-  [old release];
-}
+LABEL
 - (id<MTLCommandBuffer>)commandBuffer {
   return [[[AppleCommandBuffer alloc] initWithQueue:self] autorelease];
 }

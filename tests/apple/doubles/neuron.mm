@@ -8,16 +8,6 @@
 
 namespace apple {
 
-Neuron::Neuron(const MPSNNNeuronDescriptor* descriptor) {
-  if (descriptor == nil) return;
-  type = descriptor->_neuronType;
-  a = descriptor->_a, b = descriptor->_b, c = descriptor->_c;
-  if (type != MPSCNNNeuronTypePReLU) return;
-  expect(descriptor->_data != nil, "a PReLU without its slopes");
-  const auto* first = static_cast<const float*>([descriptor->_data bytes]);
-  slopes.assign(first, first + [descriptor->_data length] / sizeof(float));
-}
-
 double Neuron::value(double x, NSUInteger channel) const {
   switch (type) {
     case MPSCNNNeuronTypeNone:
@@ -137,30 +127,29 @@ MEMBERS(MPSNNNeuronDescriptor)
 }
 @end
 
+template <class Kernel>
+static void take_neuron(Kernel* kernel, MPSNNNeuronDescriptor* descriptor) {
+  apple::expect(descriptor != nil, "a neuron kernel without its descriptor");
+  kernel->_neuronType = descriptor->_neuronType;
+  kernel->_a = descriptor->_a, kernel->_b = descriptor->_b, kernel->_c = descriptor->_c;
+  kernel->_data = [descriptor->_data retain];
+}
+
 @implementation MPSCNNNeuron
 MEMBERS(MPSCNNNeuron)
 - (instancetype)initWithDevice:(id<MTLDevice>)device
               neuronDescriptor:(MPSNNNeuronDescriptor*)neuronDescriptor {
-  apple::expect(neuronDescriptor != nil, "a neuron kernel without its descriptor");
   self = [super initWithDevice:device];
-  _neuronType = neuronDescriptor->_neuronType;
-  _a = neuronDescriptor->_a, _b = neuronDescriptor->_b, _c = neuronDescriptor->_c;
-  _data = [neuronDescriptor->_data retain];
+  take_neuron(self, neuronDescriptor);
   return self;
 }
 - (apple::UnaryWork)apple_workForState:(MPSState*)state {
   (void)state;
-  MPSNNNeuronDescriptor* descriptor = [MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:_neuronType
-                                                                                       a:_a
-                                                                                       b:_b
-                                                                                       c:_c];
-  [descriptor setData:_data];
-  return
-      [neuron = apple::Neuron(descriptor)](const apple::Picture& from, const apple::Picture& to) {
-        from.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
-          to.set(x, y, c, static_cast<float>(neuron.value(from.get(x, y, c), c)));
-        });
-      };
+  return [neuron = apple::Neuron(self)](const apple::Picture& from, const apple::Picture& to) {
+    from.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
+      to.set(x, y, c, static_cast<float>(neuron.value(from.get(x, y, c), c)));
+    });
+  };
 }
 @end
 
@@ -168,23 +157,14 @@ MEMBERS(MPSCNNNeuron)
 MEMBERS(MPSCNNNeuronGradient)
 - (instancetype)initWithDevice:(id<MTLDevice>)device
               neuronDescriptor:(MPSNNNeuronDescriptor*)neuronDescriptor {
-  apple::expect(neuronDescriptor != nil, "a neuron kernel without its descriptor");
   self = [super initWithDevice:device];
-  _neuronType = neuronDescriptor->_neuronType;
-  _a = neuronDescriptor->_a, _b = neuronDescriptor->_b, _c = neuronDescriptor->_c;
-  _data = [neuronDescriptor->_data retain];
+  take_neuron(self, neuronDescriptor);
   return self;
 }
 - (apple::BinaryWork)apple_workForState:(MPSState*)state {
   (void)state;
-  MPSNNNeuronDescriptor* descriptor = [MPSNNNeuronDescriptor cnnNeuronDescriptorWithType:_neuronType
-                                                                                       a:_a
-                                                                                       b:_b
-                                                                                       c:_c];
-  [descriptor setData:_data];
-  return [neuron = apple::Neuron(descriptor)](const apple::Picture& gradient,
-                                              const apple::Picture& source,
-                                              const apple::Picture& to) {
+  return [neuron = apple::Neuron(self)](const apple::Picture& gradient,
+                                        const apple::Picture& source, const apple::Picture& to) {
     source.each([&](NSUInteger x, NSUInteger y, NSUInteger c) {
       to.set(x, y, c,
              static_cast<float>(gradient.get(x, y, c) * neuron.derivative(source.get(x, y, c), c)));

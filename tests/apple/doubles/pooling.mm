@@ -148,35 +148,37 @@ apple::BinaryWork backward(const Pooling& p, MPSOffset first, MTLSize size, Spre
 
 }  // namespace
 
+// Where a class keeps its window and stride, and what the rest is at the beginning.
+#define INITS_OF_POOLING(width, height, stride_x, stride_y, ...)                        \
+  -(instancetype)initWithDevice : (id<MTLDevice>)device kernelWidth                     \
+      : (NSUInteger)kernelWidth kernelHeight : (NSUInteger)kernelHeight {               \
+    return [self initWithDevice:device                                                  \
+                    kernelWidth:kernelWidth                                             \
+                   kernelHeight:kernelHeight                                            \
+                strideInPixelsX:1                                                       \
+                strideInPixelsY:1];                                                     \
+  }                                                                                     \
+  -(instancetype)initWithDevice : (id<MTLDevice>)device kernelWidth                     \
+      : (NSUInteger)kernelWidth kernelHeight : (NSUInteger)kernelHeight strideInPixelsX \
+      : (NSUInteger)strideInPixelsX strideInPixelsY : (NSUInteger)strideInPixelsY {     \
+    self = [super initWithDevice:device];                                               \
+    apple::expect(kernelWidth * kernelHeight * strideInPixelsX * strideInPixelsY != 0,  \
+                  "pooling with a window or a stride of zero");                         \
+    width = kernelWidth, height = kernelHeight;                                         \
+    stride_x = strideInPixelsX, stride_y = strideInPixelsY;                             \
+    __VA_ARGS__;                                                                        \
+    return self;                                                                        \
+  }                                                                                     \
+  -(MPSImageEdgeMode)apple_edgeMode {                                                   \
+    return MPSImageEdgeModeZero;                                                        \
+  }
+
 // --- forward -------------------------------------------------------------------------------------
 
 @implementation MPSCNNPooling
 MEMBERS(MPSCNNPooling)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  return [self initWithDevice:device
-                  kernelWidth:kernelWidth
-                 kernelHeight:kernelHeight
-              strideInPixelsX:1
-              strideInPixelsY:1];
-}
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight
-               strideInPixelsX:(NSUInteger)strideInPixelsX
-               strideInPixelsY:(NSUInteger)strideInPixelsY {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight * strideInPixelsX * strideInPixelsY != 0,
-                "pooling with a window or a stride of zero");
-  _kernelWidth = kernelWidth, _kernelHeight = kernelHeight;
-  _strideInPixelsX = strideInPixelsX, _strideInPixelsY = strideInPixelsY;
-  _edgeMode = [self apple_edgeMode];
-  return self;
-}
-- (MPSImageEdgeMode)apple_edgeMode {
-  return MPSImageEdgeModeZero;
-}
+INITS_OF_POOLING(_kernelWidth, _kernelHeight, _strideInPixelsX, _strideInPixelsY,
+                 _edgeMode = [self apple_edgeMode])
 - (void)apple_checkSource:(Extent)source result:(Extent)result {
   if (source.channels != result.channels)
     apple::broken("MPSCNNPooling", "source and result differ in channels");
@@ -255,32 +257,10 @@ MEMBERS(MPSCNNDilatedPoolingMax)
 
 @implementation MPSCNNPoolingGradient
 MEMBERS(MPSCNNPoolingGradient)
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight {
-  return [self initWithDevice:device
-                  kernelWidth:kernelWidth
-                 kernelHeight:kernelHeight
-              strideInPixelsX:1
-              strideInPixelsY:1];
-}
-- (instancetype)initWithDevice:(id<MTLDevice>)device
-                   kernelWidth:(NSUInteger)kernelWidth
-                  kernelHeight:(NSUInteger)kernelHeight
-               strideInPixelsX:(NSUInteger)strideInPixelsX
-               strideInPixelsY:(NSUInteger)strideInPixelsY {
-  self = [super initWithDevice:device];
-  apple::expect(kernelWidth * kernelHeight * strideInPixelsX * strideInPixelsY != 0,
-                "pooling with a window or a stride of zero");
-  _secondaryKernelWidth = kernelWidth, _secondaryKernelHeight = kernelHeight;
-  _secondaryStrideInPixelsX = strideInPixelsX, _secondaryStrideInPixelsY = strideInPixelsY;
-  _primaryEdgeMode = _secondaryEdgeMode = [self apple_edgeMode];
-  _sourceSize = MTLSizeMake(NSUIntegerMax, NSUIntegerMax, NSUIntegerMax);
-  return self;
-}
-- (MPSImageEdgeMode)apple_edgeMode {
-  return MPSImageEdgeModeZero;
-}
+INITS_OF_POOLING(_secondaryKernelWidth, _secondaryKernelHeight, _secondaryStrideInPixelsX,
+                 _secondaryStrideInPixelsY,
+                 _primaryEdgeMode = _secondaryEdgeMode = [self apple_edgeMode];
+                 _sourceSize = MTLSizeMake(NSUIntegerMax, NSUIntegerMax, NSUIntegerMax))
 - (void)apple_checkPrimary:(Extent)primary secondary:(Extent)secondary result:(Extent)result {
   if (!(secondary == result) || primary.channels != secondary.channels)
     apple::broken("MPSCNNPoolingGradient", "its images do not belong together in size");
