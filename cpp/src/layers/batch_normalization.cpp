@@ -119,10 +119,6 @@ const ClassDescription& BatchNormalization::class_description() {
   static const ClassDescription description =
       describe_running<Self>("MLCBatchNormalizationLayer",
                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta per channel.")
-          .form({channels_argument(), argument<TensorPtr>("mean", "The running mean."),
-                 argument<TensorPtr>("variance", "The running variance."), beta_argument(),
-                 gamma_argument(), epsilon_argument(), momentum_argument()},
-                running_layer<Self>)
           .form({channels_argument(), epsilon_argument(), momentum_argument()},
                 [](const Given& given) {
                   return std::make_shared<Self>(given.get<std::int64_t>("feature_channel_count"),

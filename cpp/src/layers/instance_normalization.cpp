@@ -69,10 +69,6 @@ const ClassDescription& InstanceNormalization::class_description() {
                              "(x - mean) / sqrt(variance + epsilon) * gamma + beta, with the "
                              "statistics of each channel of each sample.",
                              ", or None")
-          .form({channels_argument(), argument<TensorPtr>("mean", "The running mean."),
-                 argument<TensorPtr>("variance", "The running variance."), beta_argument(),
-                 gamma_argument(), epsilon_argument(), momentum_argument()},
-                running_layer<Self>)
           .form({channels_argument(), beta_argument(), gamma_argument(), epsilon_argument(),
                  momentum_argument()},
                 running_layer<Self>)

@@ -25,7 +25,17 @@ inline Argument momentum_argument() {
   return argument("momentum", 0.99f, "The share that running statistics keep in a step.", &kShare);
 }
 
-// A layer with running statistics; `none` stands behind the texts of those that it may be without.
+// By its arguments, of which running statistics may be missing.
+template <class L>
+std::shared_ptr<L> running_layer(const Given& given) {
+  return std::make_shared<L>(given.get<std::int64_t>("feature_channel_count"),
+                             given.get<TensorPtr>("mean"), given.get<TensorPtr>("variance"),
+                             given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
+                             given.get<float>("variance_epsilon"), given.get<float>("momentum"));
+}
+
+// A layer with running statistics that are given; `none` stands behind the texts of those that it
+// may be without.
 template <class L>
 Describing<L, Layer> describe_running(const char* name, const char* summary,
                                       const std::string& none = "") {
@@ -36,17 +46,12 @@ Describing<L, Layer> describe_running(const char* name, const char* summary,
       .optional_parameter("beta", &L::beta, "The shift, or None.")
       .optional_parameter("gamma", &L::gamma, "The factor, or None.")
       .property("variance_epsilon", &L::variance_epsilon, "The number added to the variance.")
-      .property("momentum", &L::momentum, "The share that running statistics keep in a step.");
+      .property("momentum", &L::momentum, "The share that running statistics keep in a step.")
+      .form({channels_argument(), argument<TensorPtr>("mean", "The running mean."),
+             argument<TensorPtr>("variance", "The running variance."), beta_argument(),
+             gamma_argument(), epsilon_argument(), momentum_argument()},
+            running_layer<L>);
   return described;
-}
-
-// By its arguments, of which running statistics may be missing.
-template <class L>
-std::shared_ptr<L> running_layer(const Given& given) {
-  return std::make_shared<L>(given.get<std::int64_t>("feature_channel_count"),
-                             given.get<TensorPtr>("mean"), given.get<TensorPtr>("variance"),
-                             given.get<TensorPtr>("beta"), given.get<TensorPtr>("gamma"),
-                             given.get<float>("variance_epsilon"), given.get<float>("momentum"));
 }
 
 }  // namespace traingraph
