@@ -208,6 +208,31 @@ def test_a_descriptor_of_a_convolution():
         unarchived(given, json.dumps(content).encode())
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["MPSNNNeuronDescriptor", "MPSCNNLossDescriptor", "MPSNNOptimizerDescriptor",
+     "MPSCNNConvolutionDescriptor", "MPSCNNDepthWiseConvolutionDescriptor",
+     "MPSCNNSubPixelConvolutionDescriptor"],
+)  # fmt: skip
+def test_archives_have_all_that_a_descriptor_can_be_set_to(name):
+    cls = getattr(mps, name)
+    settable = {
+        key for key in dir(cls)
+        if getattr(inspect.getattr_static(cls, key), "fset", None) is not None
+    }  # fmt: skip
+    given = {
+        "MPSNNNeuronDescriptor": lambda: cls.cnn_neuron_descriptor(with_type="elu"),
+        "MPSCNNLossDescriptor": lambda: cls.cnn_loss_descriptor(
+            with_type="log", reduction_type="mean"
+        ),
+        "MPSNNOptimizerDescriptor": lambda: cls(learning_rate=0.5),
+    }.get(name, lambda: cls.cnn_convolution_descriptor(
+        with_kernel_width=1, kernel_height=1, input_feature_channels=1, output_feature_channels=1
+    ))  # fmt: skip
+    assert settable
+    assert settable <= set(given()._coded())
+
+
 def test_an_optimizer_of_bytes_goes_on():
     kernel = made("MPSNNOptimizerAdam", "cpu")
     other = unarchived(kernel, archived(kernel), "cpu")
