@@ -1,7 +1,9 @@
-// LSTMs, one kernel per step: it multiplies the hidden states by the weights and updates the cells.
-// A block has kSide sequences times kSide units, a thread each, and every sum has a fixed order.
+// LSTMs: all steps in one kernel (lstm_clusters.h) where a cluster of blocks has room for the
+// weights, else one kernel per step, which multiplies the hidden states by the weights and updates
+// the cells. There a block has kSide sequences times kSide units, a thread each, and every sum has
+// a fixed order.
 #include "backends/cuda/kernel/node_kernel.h"
-#include "backends/cuda/products/lstm_steps.h"
+#include "backends/cuda/products/lstm_clusters.h"
 
 namespace traingraph::cuda {
 namespace {
@@ -178,13 +180,22 @@ class LstmKernel : public NodeKernel {
 };
 
 template <class T, class F>
+bool fits_clusters(const Steps& steps) {
+  if constexpr (std::is_same_v<T, float>) {
+    return steps.sequences > 0 && steps.hidden > 0 && prepare_lstm_clusters<F>(steps);
+  }
+  return false;
+}
+
+template <class T, class F>
 class Lstm final : public LstmKernel<T> {
  public:
   Lstm(const ir::Graph& graph, const ir::Node& node)
       : LstmKernel<T>(graph, node,
                       LstmOperands::of_forward(std::get<LstmAttributes>(node.attributes)),
                       node.inputs[0]),
-        functions_(this->attributes_) {}
+        functions_(this->attributes_),
+        in_clusters_(fits_clusters<T, F>(this->steps_)) {}
 
   // Two hidden states after the flag.
   std::size_t workspace_bytes() const override {
@@ -208,6 +219,12 @@ class Lstm final : public LstmKernel<T> {
       f.found_cells = this->template out<T>(pointers, 5);
       if (f.peepholes != nullptr) f.moved_cells = this->template out<T>(pointers, 6);
     }
+    if constexpr (std::is_same_v<T, float>) {
+      if (in_clusters_) {
+        return launch_lstm_clusters(steps, f, functions_, this->given(pointers, o.hidden),
+                                    this->template out<T>(pointers, 1), stream);
+      }
+    }
     T* const between =
         reinterpret_cast<T*>(this->template workspace<std::byte>(pointers) + this->kFlagBytes);
     const T* from = this->given(pointers, o.hidden);
@@ -224,6 +241,7 @@ class Lstm final : public LstmKernel<T> {
   std::int64_t states() const { return this->steps_.sequences * this->steps_.hidden; }
 
   F functions_;
+  bool in_clusters_;
 };
 
 template <class T, class F>
@@ -233,7 +251,8 @@ class LstmGradient final : public LstmKernel<T> {
       : LstmKernel<T>(graph, node,
                       LstmOperands::of_gradient(std::get<LstmAttributes>(node.attributes)),
                       node.outputs[0]),
-        functions_(this->attributes_) {}
+        functions_(this->attributes_),
+        in_clusters_(fits_clusters<T, F>(this->steps_)) {}
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const Steps steps = this->bound(pointers, stream);
@@ -245,6 +264,9 @@ class LstmGradient final : public LstmKernel<T> {
         this->given(pointers, o.cell_gradient), this->given(pointers, o.gates),
         this->given(pointers, o.found_cells),   this->template out<T>(pointers, 0),
         this->template out<T>(pointers, 1),     this->template out<T>(pointers, 2)};
+    if constexpr (std::is_same_v<T, float>) {
+      if (in_clusters_) return launch_lstm_gradient_clusters(steps, b, functions_, stream);
+    }
     for (std::int64_t k = steps.steps - 1; k >= -1; --k) {
       move_back<T, F><<<this->blocks(), kThreads, 0, stream>>>(steps, b, functions_, k);
     }
@@ -253,6 +275,7 @@ class LstmGradient final : public LstmKernel<T> {
 
  private:
   F functions_;
+  bool in_clusters_;
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
