@@ -153,6 +153,40 @@ bool tasks_stay_in_order_amid_a_merge() {
   return alone.holds();
 }
 
+// Two tasks of a held stream, work of a thread that waits for it, two more tasks: 0, 1, 2, 3, 4 as
+// they come. `merged`: with a stream that the other thread does not know.
+std::vector<int> order_around_a_turn(bool merged) {
+  std::mutex mutex;
+  std::vector<int> order;
+  const auto note = [&](int number) {
+    const std::lock_guard lock(mutex);
+    order.push_back(number);
+  };
+  const auto stream = std::make_shared<Stream>(), other = std::make_shared<Stream>();
+  std::shared_ptr<Task> last;
+  const auto submit = [&](int number) {
+    last = std::make_shared<Task>();
+    last->work = [&note, number]() -> std::function<void()> {
+      note(number);
+      return {};
+    };
+    stream->submit({last});
+  };
+  std::thread waiting;
+  stream->run([&] {
+    submit(0);
+    submit(1);
+    waiting = std::thread([&] { stream->run([&] { note(2); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    submit(3);
+    submit(4);
+    if (merged) Stream::merge(other, stream);
+  });
+  stream->wait(last);
+  waiting.join();
+  return order;
+}
+
 }  // namespace
 
 void bind_streams(py::module_& module) {
@@ -165,6 +199,9 @@ void bind_streams(py::module_& module) {
              "Which threads begin and finish a task that is likely to be waited for.");
   module.def("works_alone_after_a_merge", works_alone_after_a_merge,
              py::call_guard<py::gil_scoped_release>(), "Whether two threads were never in it.");
+  module.def("order_around_a_turn", order_around_a_turn, py::arg("merged"),
+             py::call_guard<py::gil_scoped_release>(),
+             "Tasks and the work of a thread that waits for the stream, as they come.");
   module.def("tasks_stay_in_order_amid_a_merge", tasks_stay_in_order_amid_a_merge,
              py::call_guard<py::gil_scoped_release>(), "Whether no two of them ran at once.");
 }

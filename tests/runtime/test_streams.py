@@ -66,3 +66,9 @@ def test_work_amid_which_streams_are_merged_stays_alone() -> None:
 
 def test_tasks_submitted_amid_a_merge_stay_in_its_order() -> None:
     assert all(_testing.tasks_stay_in_order_amid_a_merge() for _ in range(300))
+
+
+def test_who_waits_comes_before_what_is_submitted_later() -> None:
+    assert _testing.order_around_a_turn(merged=False) == [0, 1, 2, 3, 4]
+    # A stream that joins another one brings its tasks; who waits comes behind them.
+    assert sorted(_testing.order_around_a_turn(merged=True)) == [0, 1, 2, 3, 4]

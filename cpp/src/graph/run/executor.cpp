@@ -72,15 +72,19 @@ bool Executor::is_behind(const CompiledGraph& graph) const {
 }
 
 void Executor::upload_parameters(const CompiledGraph& graph) {
-  for (const LoweredGraph::Slot& slot : graph.slots) {
-    if (slot.tensor->state().host_is_newer) {
-      check_range(slot);
-      stream_->run([&] { upload_if_newer(*slot.tensor); });
+  const auto is_newer = [](const LoweredGraph::Slot& slot) {
+    return slot.tensor->state().host_is_newer || has_newer_buffer(slot);
+  };
+  if (std::ranges::none_of(graph.slots, is_newer)) return;
+  stream_->run([&] {
+    for (const LoweredGraph::Slot& slot : graph.slots) {
+      if (slot.tensor->state().host_is_newer) {
+        check_range(slot);
+        upload_if_newer(*slot.tensor);
+      }
+      if (has_newer_buffer(slot)) upload_optimizer_data(*slot.tensor, graph_.optimizer->slots());
     }
-    if (has_newer_buffer(slot)) {
-      stream_->run([&] { upload_optimizer_data(*slot.tensor, graph_.optimizer->slots()); });
-    }
-  }
+  });
 }
 
 Execution Executor::submit(Run run, const ExecutionArguments& arguments,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -33,12 +34,42 @@ using Clock = std::chrono::steady_clock;
 }  // namespace
 
 bool Stream::acquire_idle(std::unique_lock<Mutex>& lock) {
+  if (is_mine()) return false;
+  if (!busy_ && tasks_.empty()) {
+    hold();
+    return true;
+  }
+  const auto turn = std::make_shared<Task>();
+  turn->is_turn = true;
+  turn->runner = this_thread();
+  tasks_.push_back(turn);
+  try {
+    const bool taken = wait_for_turn(lock, turn);
+    tasks_.remove(turn);
+    if (taken) hold();
+    return taken;
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    tasks_.remove(turn);
+    const bool more = !busy_ && has_front();
+    lock.unlock();
+    changed_.notify_all();
+    if (more) Worker::instance().enqueue(shared_from_this(), false);
+    throw;
+  }
+}
+
+bool Stream::wait_for_turn(std::unique_lock<Mutex>& lock, const std::shared_ptr<Task>& turn) {
   Interruptible patience;
   int moments = kMoments;
-  while (busy_ || !tasks_.empty()) {
+  while (busy_ || tasks_.front() != turn) {
     if (is_mine()) return false;
     if (busy_) {
       if (!sleep(lock, changed_, holder_, Awaited::stream)) return false;
+      lock.unlock();
+    } else if (!has_front()) {
+      const std::shared_ptr<Task> first = tasks_.front();  // another thread takes it first
+      sleep(lock, changed_, first->runner, Awaited::compilation);
       lock.unlock();
     } else {
       check_not_forked();
@@ -50,7 +81,6 @@ bool Stream::acquire_idle(std::unique_lock<Mutex>& lock) {
     patience.check();
     lock.lock();
   }
-  hold();
   return true;
 }
 
@@ -69,7 +99,7 @@ void Stream::hold() {
 void Stream::release(std::unique_lock<Mutex>& lock) noexcept {
   if (!lock.owns_lock() && !mutex_.lock_unless_lost()) return;
   busy_ = false;
-  const bool more = !tasks_.empty();
+  const bool more = has_front();
   lock.owns_lock() ? lock.unlock() : mutex_.unlock();
   changed_.notify_all();
   if (more) Worker::instance().enqueue(shared_from_this(), false);
@@ -138,7 +168,8 @@ void Stream::submit(Tasks one) {
   const bool runs_here = is_first && task->defers_rest && task->is_awaited;
   const bool is_awaited = task->is_awaited && !task->defers_rest;
   tasks_.splice(tasks_.end(), one);
-  if (busy_) return;  // whoever holds the stream asks for a thread on release
+  // Whoever holds the stream, or takes it before, asks for a thread on release.
+  if (busy_ || !has_front()) return;
   if (runs_here) {
     run_front(lock);
     return;
@@ -186,7 +217,7 @@ bool Stream::leave_front(std::unique_lock<Mutex>& lock, int& moments) {
   }
   worker.enqueue(shared_from_this(), false);
   lock.lock();
-  if (busy_ || tasks_.empty()) {
+  if (busy_ || !has_front()) {
     lock.unlock();
     return true;
   }
@@ -210,7 +241,7 @@ void Stream::run_front(std::unique_lock<Mutex>& lock) {
   task->work = nullptr;  // it holds the caller's data, and whoever waits holds the task
   lock.lock();
   task->runner = 0;
-  const bool may_remain = rest != nullptr && (task->is_awaited || !tasks_.empty());
+  const bool may_remain = rest != nullptr && (task->is_awaited || has_front());
   task->rest = std::move(rest);
   task->begun = Clock::now();
   long_for_ = task->begun - start > kLong ? kLongFor : std::max(long_for_ - 1, 0);
@@ -251,9 +282,11 @@ void Stream::finish_begun(std::unique_lock<Mutex>& lock, std::size_t remain) {
   }
 }
 
-void Stream::run_inside(std::unique_lock<Mutex>& lock) {
-  const std::shared_ptr<Task> next = std::move(tasks_.front());
-  tasks_.pop_front();
+bool Stream::run_inside(std::unique_lock<Mutex>& lock) {
+  const auto place = std::ranges::find(tasks_, false, &Task::is_turn);
+  if (place == tasks_.end()) return false;
+  const std::shared_ptr<Task> next = std::move(*place);
+  tasks_.erase(place);
   next->runner = this_thread();
   lock.unlock();
   if (const std::function<void()> rest = next->work()) rest();
@@ -263,6 +296,7 @@ void Stream::run_inside(std::unique_lock<Mutex>& lock) {
   next->done = true;
   lock.unlock();
   changed_.notify_all();
+  return true;
 }
 
 void Stream::wait(const std::shared_ptr<Task>& task) {
@@ -298,7 +332,7 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task, int& moments) {
     if (free) release(lock);
     return;
   }
-  if (free && !tasks_.empty()) {
+  if (free && has_front()) {
     if (!leave_front(lock, moments)) {
       run_front(lock);
       moments = kMoments;
@@ -306,8 +340,12 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task, int& moments) {
     return;
   }
   // A completion handler waits for later work: it runs inside the handler.
-  if (mine && !tasks_.empty()) return run_inside(lock);
+  if (mine && run_inside(lock)) return;
   const bool works = task->runner != 0;
+  if (free && !works) {
+    changed_.wait_for(lock, kMoment);  // another thread takes it first
+    return;
+  }
   const Awaited what = works ? Awaited::task : Awaited::stream;
   if (sleep(lock, changed_, works ? task->runner : holder_, what)) return;
   if (works && task->runner != 0) {
@@ -315,7 +353,7 @@ void Stream::wait_a_while(const std::shared_ptr<Task>& task, int& moments) {
         "[wait] expected work that does not wait for this call, but got the execution of a "
         "completion handler that is not over: it would wait for itself");
   }
-  if (busy_ && !tasks_.empty()) return run_inside(lock);
+  if (busy_ && run_inside(lock)) return;
   changed_.wait_for(lock, kMoment);
 }
 
@@ -347,7 +385,9 @@ void Stream::merge(const std::shared_ptr<Stream>& a, const std::shared_ptr<Strea
 // At once: what another thread submits meanwhile comes here as well.
 void Stream::take_over(Stream& other) {
   const std::scoped_lock lock(mutex_, other.mutex_);
-  tasks_.splice(tasks_.end(), other.tasks_);
+  const auto turns =
+      std::ranges::stable_partition(other.tasks_, std::logical_not(), &Task::is_turn);
+  tasks_.splice(tasks_.end(), other.tasks_, other.tasks_.begin(), turns.begin());
   other.merged_owner_ = shared_from_this();
   other.merged_into_.store(this, std::memory_order_release);
 }

@@ -24,10 +24,12 @@ struct Task {
   // of threads costs a team of helpers more than a moment's patience. What leaves something begins
   // at once, if nothing stands before it; the worker does what is left when nobody has for a while.
   bool is_awaited = false;
+  // No work: the place of a thread that is to take the stream.
+  bool is_turn = false;
   // Guarded by the stream's mutex.
   std::function<void()> rest;
   std::chrono::steady_clock::time_point begun;
-  Holder runner{0};  // the thread that works on it
+  Holder runner{0};  // the thread that works on it, or has the turn
   std::atomic<bool> done{false};
 };
 // A queue of them. Whoever queues one brings its place, so that nothing fails then.
@@ -85,8 +87,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
  private:
   friend class Worker;
   // Takes the stream for this thread, which runs what stands before; returns false when the thread
-  // already holds it or it is lent to it.
+  // already holds it or it is lent to it. What is submitted meanwhile comes later: others may do
+  // that without end.
   bool acquire_idle(std::unique_lock<Mutex>& lock);
+  bool wait_for_turn(std::unique_lock<Mutex>& lock, const std::shared_ptr<Task>& turn);
+  bool has_front() const { return !tasks_.empty() && !tasks_.front()->is_turn; }
   void hold();
   void release(std::unique_lock<Mutex>& lock) noexcept;
   // Where the first task may take its time and the worker is free for it: leaves it to the worker,
@@ -94,10 +99,12 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // it does when the worker has not taken it within so many moments. Releases the lock where it is
   // true. The stream must be free.
   bool leave_front(std::unique_lock<Mutex>& lock, int& moments);
-  // Runs the first task; the stream must be free. Leaves the lock released.
+  // Runs the first task, which must not be a turn; the stream must be free. Leaves the lock
+  // released.
   void run_front(std::unique_lock<Mutex>& lock);
-  // The same inside the task that this thread is in, or that lends the stream.
-  void run_inside(std::unique_lock<Mutex>& lock);
+  // The same inside the task that this thread is in, or that lends the stream, whoever else has a
+  // turn. False, and nothing else, where there is no task.
+  bool run_inside(std::unique_lock<Mutex>& lock);
   // Counted by what threads have taken; 0 where this one does not hold it.
   std::uint64_t held_here_since();
   bool is_mine() const { return busy_ && holder_ == this_thread(); }

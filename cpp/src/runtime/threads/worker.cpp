@@ -81,7 +81,7 @@ void Worker::leave_to_others(Stream& stream) {
   while (Clock::now() < end) {
     {
       const std::lock_guard lock(stream.mutex_);
-      if (stream.busy_ || stream.tasks_.empty()) return;
+      if (stream.busy_ || !stream.has_front()) return;
     }
     std::this_thread::yield();
   }
@@ -118,7 +118,7 @@ void Worker::run_first(Stream& stream, bool is_awaited) {
   if (is_awaited) leave_to_others(stream);
   std::unique_lock lock(stream.mutex_);
   // Taken by another thread: whoever holds it asks again on release.
-  if (!stream.busy_ && !stream.tasks_.empty()) stream.run_front(lock);
+  if (!stream.busy_ && stream.has_front()) stream.run_front(lock);
 }
 
 void start_worker() { Worker::instance().start(); }
