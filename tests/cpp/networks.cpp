@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include <traingraph/traingraph.h>
 
@@ -168,6 +169,30 @@ std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& dev
   return {digits.training->memory_plan().total_bytes, allocated_on(backend) - before};
 }
 
+// (what the plan says after compile, what the allocator holds then, and after batches of all sizes,
+// also in flight).
+std::tuple<std::size_t, std::size_t, std::size_t> planned_and_allocated_for_any_size(
+    const std::string& device, std::optional<std::int64_t> limit) {
+  const Backend& backend = backend_named(device);
+  const std::size_t before = allocated_on(backend);
+  Digits digits;
+  digits.training->compile(CompilationOptions::kAnyBatchSize, Device::named(device), {}, {},
+                           Precision::kFloat32, limit);
+  const std::size_t planned = digits.training->memory_plan().total_bytes;
+  const std::size_t compiled = allocated_on(backend) - before;
+  for (const bool waits : {true, false}) {
+    for (const std::int64_t rows : {kBatch, std::int64_t{1}, std::int64_t{11}, std::int64_t{4}}) {
+      ExecutionArguments some = digits.arguments();
+      some.batch_size = rows;
+      some.inputs = {{"x", TensorData::of(digits.images.data(), {rows, 1, 8, 8})}};
+      if (!waits) some.options = ExecutionOptions::kNone;
+      digits.training->execute(some);
+    }
+  }
+  digits.training->execute(digits.arguments());
+  return {planned, compiled, allocated_on(backend) - before};
+}
+
 // The same for two linked graphs, of which the second has a user gradient: the sum of their plans.
 std::pair<std::size_t, std::size_t> planned_and_allocated_linked(const std::string& device) {
   const Backend& backend = backend_named(device);
@@ -212,6 +237,8 @@ void bind_networks(py::module_& module) {
   module.def("allocations_per_run", allocations_per_run, py::arg("device"));
   module.def("planned_and_allocated", planned_and_allocated, py::arg("device"),
              py::arg("micro_batches") = 1, py::arg("memory_limit") = py::none());
+  module.def("planned_and_allocated_for_any_size", planned_and_allocated_for_any_size,
+             py::arg("device"), py::arg("memory_limit") = py::none());
   module.def("planned_and_allocated_linked", planned_and_allocated_linked, py::arg("device"));
 }
 

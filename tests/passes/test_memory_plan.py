@@ -127,6 +127,19 @@ def test_a_limit_keeps_what_the_allocators_are_asked_for_below_it(device):
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("less", [0, 1, 1 << 16])
+def test_the_plan_for_any_batch_size_is_what_the_allocators_are_asked_for(device, less):
+    """A limit that is the plan itself is taken, and a smaller one kept for every size."""
+    limit = None
+    for _ in range(2):
+        sizes = _testing.planned_and_allocated_for_any_size(device, memory_limit=limit)
+        planned, after_compile, after_all_sizes = sizes
+        assert planned == after_compile == after_all_sizes
+        assert limit is None or planned <= limit
+        limit = planned - less
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
 def test_the_plans_of_linked_graphs_with_user_gradients(device):
     planned, allocated = _testing.planned_and_allocated_linked(device)
     assert planned == allocated

@@ -183,8 +183,7 @@ class Peak {
         return last_read_[at(root)] >= position;
       case ir::Source::parameter:
         return !changing_.contains(root);
-      case ir::Source::step:
-        return false;
+      case ir::Source::step:  // a gradient pass has the numbers of its forward pass
       case ir::Source::constant:
         return true;
     }

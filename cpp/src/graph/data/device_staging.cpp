@@ -30,17 +30,11 @@ std::shared_ptr<std::byte> memory_for_copy(std::vector<HostCopy>& copies, const 
 }
 
 // On the host. Stays for the next call with fewer rows.
-std::shared_ptr<std::byte> memory_to_fill(std::vector<HostCopy>& filled, const Backend& backend,
-                                          std::size_t bytes) {
+std::shared_ptr<std::byte> memory_to_fill(std::vector<HostCopy>& filled, std::size_t bytes) {
   for (const HostCopy& copy : filled) {
     if (copy.memory.use_count() == 1 && copy.bytes >= bytes) return copy.memory;
   }
-  std::shared_ptr<std::byte> memory;
-  if (uses_host_memory(backend)) {
-    memory = backend.allocate(bytes);
-  } else {
-    memory.reset(new std::byte[bytes], std::default_delete<std::byte[]>());
-  }
+  std::shared_ptr<std::byte> memory(new std::byte[bytes], std::default_delete<std::byte[]>());
   filled.push_back({std::move(memory), bytes});
   return filled.back().memory;
 }
@@ -60,7 +54,7 @@ void repeat_last_row(std::byte* first, std::size_t bytes, std::size_t wanted, st
 }  // namespace
 
 void reserve(DeviceSlot& slot, const Backend& backend, std::size_t bytes) {
-  if (uses_host_memory(backend) || slot.capacity >= bytes) return;
+  if (slot.capacity >= bytes) return;
   const std::shared_ptr<std::byte> memory = backend.allocate(bytes);
   if (slot.memory != nullptr) copy_memory(backend, memory.get(), slot.memory.get(), slot.capacity);
   slot.memory = memory;
@@ -94,14 +88,14 @@ void fill(BoundArray& array, const ir::Type& type, const ir::Type& whole, const 
           std::vector<HostCopy>& filled) {
   const std::size_t bytes = ir::storage_bytes(type, {}), wanted = ir::storage_bytes(whole, {});
   const std::size_t row_bytes = bytes / static_cast<std::size_t>(type.shape[0]);
-  if (array.on_device) {
+  if (array.on_device || uses_host_memory(backend)) {
     array.bytes = bytes;
     array.wanted = wanted;
     array.row_bytes = row_bytes;
     return;
   }
   if (!backend.traits().computes) return;
-  const std::shared_ptr<std::byte> memory = memory_to_fill(filled, backend, wanted);
+  const std::shared_ptr<std::byte> memory = memory_to_fill(filled, wanted);
   std::memcpy(memory.get(), array.address, bytes);
   repeat_last_row(memory.get(), bytes, wanted, row_bytes, std::memcpy);
   array.address = memory.get();

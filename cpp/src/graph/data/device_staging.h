@@ -29,9 +29,10 @@ struct StoredData {
   ChosenRows rows = {};
 };
 
-// A tensor's place on a device that cannot use the host's arrays. An array that lies on the device
-// is used in place as long as it is the same one; from the second one on, arrays are copied here,
-// so that addresses stay and a recorded run serves them all.
+// A tensor's place on a device that cannot use the host's arrays, and on the host for a call with
+// fewer rows. An array that lies on the device is used in place as long as it is the same one; from
+// the second one on, arrays are copied here, so that addresses stay and a recorded run serves them
+// all.
 struct DeviceSlot {
   std::shared_ptr<std::byte> memory;
   std::size_t capacity = 0;
@@ -55,7 +56,7 @@ struct InputData {
   std::uint64_t writes = 0;  // after so many TensorState::writes
   DeviceSlot slot;           // without memory where the host's arrays are used in place
   std::vector<HostCopy> copies;
-  std::vector<HostCopy> filled;  // on the host: whole batches of calls with fewer rows
+  std::vector<HostCopy> filled;  // for a device: whole batches of calls with fewer rows
 };
 
 // Where a bound value's bytes are, and what keeps them there.
@@ -74,14 +75,14 @@ struct BoundArray {
   std::size_t row_bytes = 0;
 };
 
-// Makes the slot large enough for what the caller gives its tensor; does nothing where the host's
-// arrays are used in place.
+// Makes the slot large enough for what the caller gives its tensor.
 void reserve(DeviceSlot& slot, const Backend& backend, std::size_t bytes);
 // A copy of data that the caller may change. What it replaces has been dropped.
 TensorData copy_of(const TensorData& data, const ir::Type& type, const Backend& backend,
                    std::vector<HostCopy>& copies);
 // Of an array of this type, with fewer rows than the program's value, makes one with as many: the
-// last row is repeated.
+// last row is repeated. In the array's slot when it is placed; what has to go from the host to a
+// device, at once.
 void fill(BoundArray& array, const ir::Type& type, const ir::Type& whole, const Backend& backend,
           std::vector<HostCopy>& filled);
 // Drops copies that nothing reads any more.

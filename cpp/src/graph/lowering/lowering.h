@@ -28,6 +28,7 @@ struct IndexCheck {
   IntegerRange range;
 };
 
+struct DeviceSlot;
 struct InputData;
 
 // An array the caller brings: which tensor it is, and what its integers may be.
@@ -42,6 +43,7 @@ struct BoundSlot {
   From from = From::caller;
   std::uint64_t linked_graph = 0;  // of a linked gradient: the number of the graph it comes from
   InputData* input = nullptr;      // all that the tensor was given, in the graph's executor
+  DeviceSlot* filled = nullptr;    // on the host: where calls with fewer rows are filled up
 
   bool may_be_given() const {
     return from == From::caller || from == From::caller_or_link || from == From::user_gradient;

@@ -47,17 +47,33 @@ ir::Type CompiledGraph::type(ValueId value, std::int64_t rows) const {
   return result;
 }
 
+namespace {
+
+void add_persistent(const ir::Value& value, MemoryPlan& plan) {
+  const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
+  plan.entries.push_back({value.name, "persistent", bytes});
+  plan.persistent_bytes += bytes;
+}
+
+}  // namespace
+
+void CompiledGraph::list_constants(MemoryPlan& plan) const {
+  for (const ConstantValue& constant : program->constants) {
+    add_persistent(program->graph.value(constant.value), plan);
+  }
+}
+
+std::size_t CompiledGraph::constant_bytes() const {
+  MemoryPlan plan;
+  list_constants(plan);
+  return plan.persistent_bytes;
+}
+
 void CompiledGraph::list(MemoryPlan& plan) const {
   const ir::Graph& ops = program->graph;
   const ProgramVariant& variant = program->phase_schedule;
-  std::vector<ValueId> persistent = slot_values;
-  for (const ConstantValue& constant : program->constants) persistent.push_back(constant.value);
-  for (ValueId number : persistent) {
-    const ir::Value& value = ops.value(number);
-    const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
-    plan.entries.push_back({value.name, "persistent", bytes});
-    plan.persistent_bytes += bytes;
-  }
+  for (ValueId number : slot_values) add_persistent(ops.value(number), plan);
+  list_constants(plan);
   for (const BoundSlot& slot : bound) {
     if (slot.value == kNone) continue;
     plan.entries.push_back({slot.name, "bound", ir::storage_bytes(ops.type(slot.value), {})});

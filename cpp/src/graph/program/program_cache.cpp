@@ -184,6 +184,11 @@ std::vector<TensorPtr> ProgramCache::parameters() const {
 
 void ProgramCache::list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const {
   graph.list(plan);
+  for (const CompiledPtr& other : programs_) {
+    const bool is_beside = other->batch == graph.batch && other->mode == graph.mode &&
+                           other->takes_fewer != graph.takes_fewer;
+    if (is_beside) other->list_constants(plan);
+  }
   plan.arena_bytes = std::max(arena_needed_, graph.program->arena_bytes(run));
   plan.library_bytes = library_bytes_;
 }

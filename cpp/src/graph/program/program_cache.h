@@ -56,7 +56,8 @@ class ProgramCache {
                     const TensorData& data) const;
   // Of all programs, each once.
   std::vector<TensorPtr> parameters() const;
-  // Adds what this program and all of them have, with an arena that has room for the run.
+  // Adds what this program and all of them have, and the constants of the one for fewer rows beside
+  // it, with an arena that has room for the run.
   void list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const;
 
  private:

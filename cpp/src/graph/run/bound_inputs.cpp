@@ -50,7 +50,13 @@ void BoundInputs::place(CompiledGraph& graph) {
   for (BoundSlot& slot : graph.bound) {
     slot.input = &inputs_->data[slot.tensor.get()];
     if (slot.value == kNone || !slot.may_be_given()) continue;
-    reserve(slot.input->slot, backend_, ir::storage_bytes(ops.type(slot.value), {}));
+    const ir::Type& type = ops.type(slot.value);
+    if (!uses_host_memory(backend_)) {
+      reserve(slot.input->slot, backend_, ir::storage_bytes(type, {}));
+    } else if (graph.takes_fewer && type.batched) {
+      slot.filled = &filled_[slot.tensor.get()];
+      reserve(*slot.filled, backend_, ir::storage_bytes(type, {}));
+    }
   }
 }
 
@@ -61,17 +67,18 @@ void BoundInputs::list(MemoryPlan& plan) const {
   };
   for (const auto& [tensor, input] : inputs_->data) {
     for (const HostCopy& copy : input.copies) add(*tensor, copy.bytes);
-    for (const HostCopy& copy : input.filled) {
-      if (uses_host_memory(backend_)) add(*tensor, copy.bytes);
-    }
     if (input.slot.capacity != 0) add(*tensor, input.slot.capacity);
   }
+  for (const auto& [tensor, slot] : filled_) add(*tensor, slot.capacity);
 }
 
 std::size_t BoundInputs::copied_bytes() const {
-  MemoryPlan plan;
-  if (uses_host_memory(backend_)) list(plan);
-  return plan.staging_bytes;
+  std::size_t bytes = 0;
+  if (!uses_host_memory(backend_)) return bytes;
+  for (const auto& [tensor, input] : inputs_->data) {
+    for (const HostCopy& copy : input.copies) bytes += copy.bytes;
+  }
+  return bytes;
 }
 
 void BoundInputs::take_arrays(const BoundInputs& other) {
@@ -229,7 +236,12 @@ BoundArray BoundInputs::bound(const BoundSlot& slot, const Job& job, const Store
     array.lasting = stored.call == 0;
     array.rows = stored.rows;
   }
-  if (!is_whole) fill(array, type, whole, backend_, slot.input->filled);
+  if (is_whole) return array;
+  if (in_place && backend_.traits().computes) {
+    array.slot = slot.filled;
+    array.version = ++inputs_->versions;
+  }
+  fill(array, type, whole, backend_, slot.input->filled);
   return array;
 }
 

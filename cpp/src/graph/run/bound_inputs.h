@@ -29,7 +29,8 @@ class BoundInputs {
   BoundInputs(const GraphState& graph, const Backend& backend, const Exchanges& exchanges,
               const BoundInputs* before);
 
-  // The program's slots lead to what its tensors are given, and get room on the device for it.
+  // The program's slots lead to what its tensors are given, and get memory on the device for it; on
+  // the host where they are to be filled up.
   void place(CompiledGraph& graph);
   // The arrays of another graph over the same tensors, which both have then.
   void take_arrays(const BoundInputs& other);
@@ -48,7 +49,7 @@ class BoundInputs {
 
   // Adds the entries of copies.
   void list(MemoryPlan& plan) const;
-  // Of copies, where kernels use the caller's other arrays in place; else 0.
+  // Of copies that come and go, where kernels use the caller's other arrays in place; else 0.
   std::size_t copied_bytes() const;
 
  private:
@@ -73,6 +74,7 @@ class BoundInputs {
   const Backend& backend_;
   const Exchanges& exchanges_;
   const std::shared_ptr<GivenInputs> inputs_;
+  std::map<const Tensor*, DeviceSlot> filled_;  // on the host; entries stay
   // User gradients that were written since the last forward pass.
   std::set<const Tensor*> written_gradients_;
 };

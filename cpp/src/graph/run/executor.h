@@ -95,21 +95,29 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Whether a call of this mode with so many rows shall run in a program of the declared batch.
   // Call with mutex_.
   bool shares_program(std::int64_t rows, Mode mode) const;
-  // Whether there can be such a program. Call without mutex_.
-  bool can_share_program(Mode mode);
-  // Made for that if it shall be and can be, else for these rows alone. Call without mutex_.
-  CompiledPtr compile_for(std::int64_t rows, Mode mode);
+  // Such a program; null where it shall not be, or cannot. Call without mutex_.
+  CompiledPtr compile_shared(std::int64_t rows, Mode mode);
+  using Programs = std::vector<CompiledPtr>;
+  // Whether a memory limit is for two programs, of which this is one. Call without mutex_.
+  bool limits_both(std::int64_t rows, Mode mode) const;
+  // Those for the declared batch and, with kAnyBatchSize, for fewer rows: both before either keeps
+  // to a limit, which is for what they have together. Call while holding the stream.
+  void make_usual(Mode mode, bool apart);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
-  // Gives a new program its addresses. Call while holding the stream, without mutex_.
-  void attach(CompiledGraph& graph, bool apart);
+  // Gives new programs their addresses, and keeps them. Call while holding the stream, without
+  // mutex_.
+  void attach(const Programs& made, bool apart);
   // Points it to what lies outside the arena.
   void point(CompiledGraph& graph);
   // Lets reads of the graph's tensors and gradients come here.
   void serve_reads(const CompiledGraph& graph);
-  std::size_t bytes_beside_arena(const CompiledGraph& graph) const;
-  // Where a memory limit asks for it, makes the program anew; whether it did. Raises OutOfMemory.
-  bool keep_within_limit(CompiledGraph& graph, bool apart);
+  std::size_t bytes_beside_arena(const CompiledGraph& graph, const Programs& made) const;
+  // Where a memory limit asks for it, makes programs anew. Raises OutOfMemory.
+  void keep_within_limit(const Programs& made, bool apart);
+  // Adds the largest entries of its plan to an OutOfMemory that the work raises. Call with mutex_.
+  template <class Work>
+  void with_largest_entries(const CompiledGraph& graph, Run run, const Work& work) const;
   Run default_run(const CompiledGraph& graph) const;
   // What the graph is there for, whatever has run last. Call with mutex_.
   const CompiledGraph* default_program() const;

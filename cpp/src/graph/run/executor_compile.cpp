@@ -49,27 +49,33 @@ void Executor::prepare(Executor* before, bool again) {
   const bool labels_missing = graph_.loss_layer != nullptr && graph_.loss_labels.empty();
   // Without labels there is no loss to differentiate yet; the forward part is checked all the same.
   const Mode mode = graph_.training && !labels_missing ? Mode::training : inference_mode_;
-  // Parameters lie as training wants them; inference may need no other program for whole batches.
-  if (mode == Mode::training) compiled(declared_batch_, mode, false);
-  if (can_share_program(mode)) compiled(declared_batch_ - 1, mode, false);
-  compiled(declared_batch_, mode, false);
-  if (before == nullptr) return;
+  const CompilationLock compiling;
+  // In one turn: others may submit to a shared stream without end.
   stream_->run([&] {
+    make_usual(mode, false);
+    if (before == nullptr) return;
     const std::lock_guard lock(mutex_);
     before->successor_ = shared_from_this();
     before->newest_pass_ = 0;  // what it has left is not to be read
   });
 }
 
-bool Executor::can_share_program(Mode mode) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!shares_program(declared_batch_ - 1, mode)) return false;
-  }
-  const bool can = lower(graph_, declared_batch_, mode, true).meeting.empty();
+bool Executor::limits_both(std::int64_t rows, Mode mode) const {
   const std::lock_guard lock(mutex_);
-  if (!can) unshared_.insert(mode);
-  return can;
+  return graph_.memory_limit && mode == Mode::training && rows <= declared_batch_ &&
+         shares_program(declared_batch_ - 1, mode);
+}
+
+// Parameters lie as training wants them; inference may need no other program for whole batches.
+void Executor::make_usual(Mode mode, bool apart) {
+  const InterruptibleCompilation interruptible;
+  const auto make = [&] { return compile(graph_, backend_, stream_, declared_batch_, mode); };
+  Programs made;
+  if (mode == Mode::training) made.push_back(make());
+  const CompiledPtr fewer = compile_shared(declared_batch_ - 1, mode);
+  if (fewer != nullptr) made.push_back(fewer);
+  if (made.empty() || (mode != Mode::training && fewer->counts_rows)) made.push_back(make());
+  attach(made, apart);
 }
 
 // One row alone is not worth a whole batch where it is not trained on: whoever acts step by step
@@ -80,22 +86,21 @@ bool Executor::shares_program(std::int64_t rows, Mode mode) const {
          rows > (mode == Mode::training ? 0 : 1);
 }
 
-CompiledPtr Executor::compile_for(std::int64_t rows, Mode mode) {
-  const auto shares = [&] {
+CompiledPtr Executor::compile_shared(std::int64_t rows, Mode mode) {
+  {
     const std::lock_guard lock(mutex_);
-    return shares_program(rows, mode);
-  };
-  if (shares()) {
-    try {
-      CompiledPtr made = compile(graph_, backend_, stream_, declared_batch_, mode, true);
-      if (made != nullptr) return made;
-    } catch (const Unsupported&) {
-      // The backend lacks a kernel for one of the ops that count rows.
-    }
-    const std::lock_guard lock(mutex_);
-    unshared_.insert(mode);
+    if (!shares_program(rows, mode)) return nullptr;
   }
-  return compile(graph_, backend_, stream_, rows, mode);
+  CompiledPtr made;
+  try {
+    made = compile(graph_, backend_, stream_, declared_batch_, mode, true);
+  } catch (const Unsupported&) {
+    // The backend lacks a kernel for one of the ops that count rows.
+  }
+  if (made != nullptr) return made;
+  const std::lock_guard lock(mutex_);
+  unshared_.insert(mode);
+  return nullptr;
 }
 
 void Executor::take_given(Executor& other) {
@@ -125,19 +130,13 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   stream_->run([&] {
     if (is_there()) return;
     const InterruptibleCompilation interruptible;
-    result = compile_for(batch, mode);
-    try {
-      attach(*result, apart);
-    } catch (const OutOfMemory& error) {
-      const Run run = apart ? Run::forward : default_run(*result);
-      const std::lock_guard lock(mutex_);
-      throw OutOfMemory(error.what() + plan_of(*result, run).largest_entries());
+    if (apart && limits_both(batch, mode)) {
+      make_usual(mode, apart);
+      if (is_there()) return;
     }
-    const std::lock_guard lock(mutex_);
-    if (const CompiledPtr replaced = programs_.add(result)) {
-      readable_results_.drop(replaced);
-      submitted_.drop(replaced);
-    }
+    result = compile_shared(batch, mode);
+    if (result == nullptr) result = compile(graph_, backend_, stream_, batch, mode);
+    attach({result}, apart);
   });
   return result;
 }
@@ -167,23 +166,37 @@ void Executor::point(CompiledGraph& graph) {
   step_numbers_.bind(graph);
 }
 
-void Executor::attach(CompiledGraph& graph, bool apart) {
-  const Run run = default_run(graph);
-  {
+template <class Work>
+void Executor::with_largest_entries(const CompiledGraph& graph, Run run, const Work& work) const {
+  try {
+    work();
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + plan_of(graph, run).largest_entries());
+  }
+}
+
+void Executor::attach(const Programs& made, bool apart) {
+  const Run run = apart ? Run::forward : default_run(*made.front());
+  for (const CompiledPtr& graph : made) {
     const std::lock_guard lock(mutex_);
-    point(graph);
-    bound_inputs_.place(graph);
-    if (serves_reads_) serve_reads(graph);
-    exchanges_.place(graph);
+    point(*graph);
+    bound_inputs_.place(*graph);
+    if (serves_reads_) serve_reads(*graph);
+    exchanges_.place(*graph);
   }
-  const bool is_new = keep_within_limit(graph, apart || run != Run::step);
-  const std::lock_guard lock(mutex_);
-  if (is_new) point(graph);
-  if (programs_.outgrows(graph, run)) {
-    readable_results_.drop_all();
-    submitted_.drop_passes();
+  keep_within_limit(made, apart || run != Run::step);
+  for (const CompiledPtr& graph : made) {
+    const std::lock_guard lock(mutex_);
+    if (programs_.outgrows(*graph, default_run(*graph))) {
+      readable_results_.drop_all();
+      submitted_.drop_passes();
+    }
+    with_largest_entries(*graph, run, [&] { programs_.make_room(*graph, default_run(*graph)); });
+    if (const CompiledPtr replaced = programs_.add(graph)) {
+      readable_results_.drop(replaced);
+      submitted_.drop(replaced);
+    }
   }
-  programs_.make_room(graph, run);
 }
 
 void Executor::serve_reads(const CompiledGraph& graph) {
@@ -196,42 +209,59 @@ void Executor::serve_reads(const CompiledGraph& graph) {
 }
 
 // What a program has beside its arena, of what the limit is for.
-std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph) const {
+std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph, const Programs& made) const {
   const std::lock_guard lock(mutex_);
   const MemoryPlan plan = plan_of(graph, Run::step);
+  std::size_t bytes = plan.total_bytes - plan.arena_bytes;
+  for (const CompiledPtr& other : made) {
+    if (other.get() != &graph) bytes += other->constant_bytes();
+  }
   // Where kernels read the caller's arrays, copies of them come and go: those count that the graph
   // had when it was compiled, later ones come on top.
-  return plan.total_bytes - plan.arena_bytes - bound_inputs_.copied_bytes() + bound_bytes_;
+  return bytes - bound_inputs_.copied_bytes() + bound_bytes_;
 }
 
-bool Executor::keep_within_limit(CompiledGraph& graph, bool apart) {
-  if (!graph_.memory_limit) return false;
-  const std::size_t beside = bytes_beside_arena(graph);
+void Executor::keep_within_limit(const Programs& made, bool apart) {
+  if (!graph_.memory_limit) return;
   const auto limit = static_cast<std::size_t>(*graph_.memory_limit);
-  const std::size_t room = limit > beside ? limit - beside : 0;
-  const auto needs = [&](bool phases_apart) {
-    const std::size_t step = graph.program->step_schedule.arena_bytes;
-    return phases_apart ? std::max(step, graph.program->phase_schedule.arena_bytes) : step;
-  };
-  const std::size_t needed = needs(apart);
-  graph.fits_apart = needs(true) <= room;
-  if (needed <= room) return false;
-  const passes::Rematerialization chosen =
-      passes::choose_rematerialized(*graph.program, backend_, apart, room);
-  if (chosen.fits) {
+  const CompiledGraph* refused = nullptr;
+  std::size_t needed = 0, least = 0, values = 0;  // of those that take most
+  for (const CompiledPtr& graph : made) {
+    const std::size_t beside = bytes_beside_arena(*graph, made);
+    const std::size_t room = limit > beside ? limit - beside : 0;
+    const auto needs = [&](bool phases_apart) {
+      const std::size_t step = graph->program->step_schedule.arena_bytes;
+      return phases_apart ? std::max(step, graph->program->phase_schedule.arena_bytes) : step;
+    };
+    needed = std::max(needed, beside + needs(apart));
+    graph->fits_apart = needs(true) <= room;
+    if (needs(apart) <= room) continue;
+    const passes::Rematerialization chosen =
+        passes::choose_rematerialized(*graph->program, backend_, apart, room);
+    if (!chosen.fits) {
+      if (beside + chosen.arena_bytes <= least) continue;
+      refused = graph.get();
+      least = beside + chosen.arena_bytes;
+      values = chosen.values.size();
+      continue;
+    }
     const std::size_t before = private_memory_bytes();
-    graph.program = passes::with_rematerialized(*graph.program, backend_, chosen.values);
+    graph->program = passes::with_rematerialized(*graph->program, backend_, chosen.values);
     const std::size_t after = private_memory_bytes();
-    graph.library_bytes = after > before ? after - before : 0;
-    graph.fits_apart = needs(true) <= room;
-    return true;
+    graph->library_bytes = after > before ? after - before : 0;
+    graph->fits_apart = needs(true) <= room;
+    const std::lock_guard lock(mutex_);
+    point(*graph);
   }
-  throw OutOfMemory("[compile] expected a memory plan of at most " + std::to_string(limit) +
-                    " bytes, the memory_limit, but got " + std::to_string(beside + needed) +
-                    (apart ? " for phases run apart" : "") + ", and " +
-                    std::to_string(beside + chosen.arena_bytes) + " with " +
-                    std::to_string(chosen.values.size()) +
-                    " values rematerialized, when that of no other would free any more");
+  if (refused == nullptr) return;
+  const std::lock_guard lock(mutex_);
+  with_largest_entries(*refused, apart ? Run::forward : Run::step, [&] {
+    throw OutOfMemory("[compile] expected a memory plan of at most " + std::to_string(limit) +
+                      " bytes, the memory_limit, but got " + std::to_string(needed) +
+                      (apart ? " for phases run apart" : "") + ", and " + std::to_string(least) +
+                      " with " + std::to_string(values) +
+                      " values rematerialized, when that of no other would free any more");
+  });
 }
 
 // What has its room from the start; other runs ask for theirs.
@@ -246,11 +276,7 @@ void Executor::make_room(const Job& job) {
   if (programs_.has_room(*job.graph, job.run)) return;
   const std::lock_guard lock(mutex_);
   if (programs_.outgrows(*job.graph, job.run)) readable_results_.drop_all();
-  try {
-    programs_.make_room(*job.graph, job.run);
-  } catch (const OutOfMemory& error) {
-    throw OutOfMemory(error.what() + plan_of(*job.graph, job.run).largest_entries());
-  }
+  with_largest_entries(*job.graph, job.run, [&] { programs_.make_room(*job.graph, job.run); });
 }
 
 std::size_t Executor::device_memory_size() const {
