@@ -1,6 +1,7 @@
 """Batches smaller than the compiled one run in a program of its size: ANY_BATCH_SIZE."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -411,3 +412,72 @@ def test_batches_above_the_compiled_one_have_their_own_program() -> None:
     losses, _ = steps("dense", "cpu", (20, 5, 20, 13), any_batch_size=True)
     expected, _ = steps("dense", "cpu", (20, 5, 20, 13))
     np.testing.assert_allclose(losses, expected, rtol=2e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [ANY, NONE])
+def test_a_handler_is_given_the_rows_of_the_call(device: str, options: Any) -> None:
+    x, graph = tg.MLCTensor(shape=[6, 4]), tg.MLCGraph()
+    result = graph.node(tg.MLCActivationLayer.relu(), source=x)
+    inference = tg.MLCInferenceGraph(graph_objects=[graph])
+    inference.add_inputs({"x": x})
+    inference.compile(options=options, device=device)
+    seen: list[Any] = []
+
+    def handler(tensor: Any, error: Any, seconds: float) -> None:
+        seen.append((tensor, tensor.data.copy()))
+
+    values = np.arange(1, 33, dtype=np.float32).reshape(8, 4)
+    for rows in (6, 2, 5, 1, 8, 6):
+        for synchronous in ("synchronous", "none"):
+            handle = inference.execute(
+                inputs_data={"x": rows * values[:rows]}, options=synchronous,
+                completion_handler=handler,
+            )  # fmt: skip
+            np.testing.assert_array_equal(handle.result, rows * values[:rows])
+            tensor, array = seen.pop()
+            np.testing.assert_array_equal(array, rows * values[:rows])
+            assert tensor.descriptor.shape == [rows, 4]
+            assert tensor.label == result.label
+            assert (tensor is result) == (rows == 6)
+
+
+@pytest.mark.parametrize("options", [ANY, NONE])
+def test_a_handler_is_given_losses_of_all_elements(options: Any) -> None:
+    network, training = mean_squares("float64", "cpu", options, "none")
+    seen: list[Any] = []
+    for rows in (6, 4):
+        handle = training.execute(
+            **given(network, 0, rows), completion_handler=lambda *result: seen.append(result)
+        )
+        np.testing.assert_array_equal(seen.pop()[0].data, handle.result)
+
+
+@pytest.mark.parametrize("options", [ANY, NONE])
+def test_checked_numbers_are_named_with_the_rows_of_the_call(options: Any) -> None:
+    network, training = mean_squares("float64", "cpu", options)
+    for rows in (6, 4):
+        data = given(network, 0, rows)
+        data["inputs_data"]["x"] = data["inputs_data"]["x"].copy()
+        data["inputs_data"]["x"][1, 2] = np.nan
+        shape = data["inputs_data"]["x"].shape
+        text = re.escape(f"has NaN at element {shape[1] + 2} of {shape} in the forward phase")
+        with pytest.raises(tg.NumericError, match=text):
+            training.execute(**data | {"options": "synchronous|check_numerics"})
+
+
+@pytest.mark.parametrize("options", [ANY, NONE])
+def test_a_call_brings_at_least_one_row(options: Any) -> None:
+    network, training = mean_squares("float64", "cpu", options)
+    width = network.data["x"].shape[1:]
+    expected = (
+        f"[tensor 'x'] expected at least one row and, behind axis 0, the shape of (6, {width[0]}"
+    )
+    none = given(network, 0, 0)
+    with pytest.raises(tg.ShapeError, match=re.escape(expected)):
+        training.execute(**none)
+    with pytest.raises(tg.ShapeError, match=re.escape(expected)):
+        training.bind_and_write_data(none["inputs_data"], for_inputs={"x": network.x})
+    with pytest.raises(tg.ShapeError, match="expected at least one sample"):
+        training.predict(none["inputs_data"])
+    training.execute(**given(network, 0, 3))

@@ -32,7 +32,8 @@ using NamedData = std::vector<std::pair<std::string, TensorData>>;
 // Texts that a file has beside its tensors.
 using Metadata = std::map<std::string, std::string>;
 
-// (result, error, seconds). The result is null and the error is set after a failure.
+// (result, error, seconds). The result is null and the error is set after a failure. It is the
+// graph's result tensor or, where the call has other rows than that, a tensor with those.
 using CompletionHandler = std::function<void(TensorPtr, std::exception_ptr, double)>;
 
 // One submitted execution. A value; copies name the same execution.

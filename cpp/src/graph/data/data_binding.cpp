@@ -120,6 +120,10 @@ void Rows::add(const std::string& name, const TensorData& array, const Tensor& t
   if (count(array, tensor)) return;
   const Shape& shape = tensor.descriptor().shape;
   const Subject subject{"tensor", name};
+  if (!array.shape.empty() && array.shape[0] == 0) {
+    throw ShapeError(subject + "expected at least one row and, behind axis 0, the shape of " +
+                     to_string(shape) + " but got " + to_string(array.shape));
+  }
   if (rows_in(array.shape, shape) == kNoRows) {
     throw ShapeError(subject + "expected shape " + to_string(shape) + " but got " +
                      to_string(array.shape));

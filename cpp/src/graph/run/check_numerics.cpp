@@ -41,8 +41,9 @@ std::string first_not_finite(TensorData data) {
 
 }  // namespace
 
-void raise_not_finite(const Backend& backend, const CompiledGraph& graph, Run run, ValueId value,
-                      std::int64_t step) {
+void raise_not_finite(const Backend& backend, const LeftValue& left, std::int64_t step) {
+  const CompiledGraph& graph = left.graph;
+  const ValueId value = left.value;
   const ir::Graph& ops = graph.program->graph;
   std::string name = "a value inside it";
   for (const auto& [tensor, id] : graph.tensors) {
@@ -56,14 +57,14 @@ void raise_not_finite(const Backend& backend, const CompiledGraph& graph, Run ru
   }
   const ir::NodeId producer = ops.value(value).producer;
   std::string where;
-  ir::Phase phase = runs_forward(run) ? ir::Phase::forward : ir::Phase::gradient;
+  ir::Phase phase = runs_forward(left.run) ? ir::Phase::forward : ir::Phase::gradient;
   if (producer != kNone) {
     where = ir::where(ops, ops.node(producer));
     phase = ops.node(producer).phase;
   }
   throw NumericError("[check_numerics] expected finite numbers but " + name + " has " +
-                     first_not_finite(copy_out(backend, {graph, run, value, graph.batch})) + where +
-                     " in the " + ir::name(phase) + " phase" +
+                     first_not_finite(copy_out(backend, left)) + where + " in the " +
+                     ir::name(phase) + " phase" +
                      (step != 0 ? " of step " + std::to_string(step) : ""));
 }
 

@@ -4,8 +4,8 @@
 
 namespace traingraph {
 
-// Raises what CHECK_NUMERICS says about this value, which the run has left and which is not finite.
-[[noreturn]] void raise_not_finite(const Backend& backend, const CompiledGraph& graph, Run run,
-                                   ir::ValueId value, std::int64_t step);
+// Raises what CHECK_NUMERICS says about this value, which is not finite.
+[[noreturn]] void raise_not_finite(const Backend& backend, const LeftValue& left,
+                                   std::int64_t step);
 
 }  // namespace traingraph

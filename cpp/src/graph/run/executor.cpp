@@ -241,7 +241,7 @@ void Executor::run_program(const Job& job) {
     if (const auto found = program.run_checked(job.run)) {
       // A fit names the step itself.
       const std::int64_t step = job.samples.count != 0 ? 0 : step_numbers_.forward_passes();
-      raise_not_finite(backend_, *job.graph, job.run, *found, step);
+      raise_not_finite(backend_, {*job.graph, job.run, *found, job.rows}, step);
     }
   } else {
     program.run(job.run, job.profiled ? seconds.data() : nullptr);
@@ -269,7 +269,7 @@ void Executor::settle(Job& job) {
     const bool has_result = state.error == nullptr && runs_forward(job.run);
     if (job.handler) {
       const HandlerReads own(this);
-      job.handler(has_result ? job.graph->result_tensor : nullptr, state.error, state.seconds);
+      job.handler(has_result ? handed_result(job) : nullptr, state.error, state.seconds);
     }
   } catch (...) {
     if (state.error == nullptr) state.error = std::current_exception();

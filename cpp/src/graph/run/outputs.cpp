@@ -136,6 +136,17 @@ void carry_result(Job& job) {
   });
 }
 
+TensorPtr handed_result(const Job& job) {
+  const TensorPtr& usual = job.graph->result_tensor;
+  const TensorData& result = job.state->result;
+  if (!job.graph->result_has_batch || result.shape == usual->descriptor().shape) return usual;
+  TensorPtr own = Tensor::create(
+      {result.shape, result.data_type},
+      TensorData::copy_of(result.bytes, result.length, result.data_type, result.shape));
+  own->set_label(usual->label());
+  return own;
+}
+
 void raise_late(Job& job) {
   if (job.outside == nullptr) return;
   Outside found{};

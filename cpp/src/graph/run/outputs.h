@@ -17,5 +17,7 @@ void carry_result(Job& job);
 void deliver(const Backend& backend, Job& job);
 // The same, of a job that has left.
 void raise_late(Job& job);
+// What the handler is given: the result tensor, or another one with the rows of the call.
+TensorPtr handed_result(const Job& job);
 
 }  // namespace traingraph
