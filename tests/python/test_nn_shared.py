@@ -276,6 +276,71 @@ def test_a_first_use_that_fails_is_forgotten() -> None:
     assert nn.model([wide], input=3).predict(numbers(2, 3)).shape == (2, 2)
 
 
+def outer_fails(block: nn.Block) -> None:
+    nn.model([nn.shared([block, nn.conv2d(3, 3)])], input=5)
+
+
+def outer_fails_in_a_graph(block: nn.Block) -> None:
+    nn.shared([block, nn.conv2d(3, 3)])(tg.MLCGraph(), tg.MLCTensor(shape=[4, 5]))
+
+
+def next_block_fails(block: nn.Block) -> None:
+    nn.model([block, nn.conv2d(3, 3)], input=5)
+
+
+def loss_fails(block: nn.Block) -> None:
+    x = nn.Input(5)
+    nn.model(inputs=x, outputs=block(x), loss=block(x) - nn.Input([2, 3], name="y"))
+
+
+def compilation_fails(block: nn.Block) -> None:
+    x = nn.Input(5, data_type="float64")
+    nn.model(inputs=x, outputs=block(x), loss="mse", device="cpu")
+
+
+def nothing_is_trained(block: nn.Block) -> None:
+    x = nn.Input(5)
+    head = nn.shared([nn.dense(1)])
+    nn.model(inputs=x, outputs=[block(x), head(x)], loss="mse", train=head)
+
+
+FAILURES = [
+    outer_fails, outer_fails_in_a_graph, next_block_fails, loss_fails, compilation_fails,
+    nothing_is_trained,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fail", FAILURES)
+def test_a_model_that_fails_leaves_blocks_as_they_were(fail: Callable[[nn.Block], None]) -> None:
+    block = nn.shared([nn.dense(4), nn.shared([nn.dense(4)])])
+    with pytest.raises((ValueError, TypeError)):
+        fail(block)
+    models = [nn.model([block], input=7, loss="mse") for _ in range(2)]  # not 5
+    first, second = tensors(*models)
+    assert first == second
+    # Also where it has weights already.
+    with pytest.raises((ValueError, TypeError)):
+        fail(block)
+    assert tensors(nn.model([block], input=7, loss="mse")) == [first]
+
+
+def test_a_failure_leaves_what_another_thread_has_used() -> None:
+    block = nn.shared([nn.dense(4)])
+    others: list[tg.MLCTrainingGraph] = []
+
+    def use(graph: tg.MLCGraph, x: tg.MLCTensor) -> tg.MLCTensor:
+        thread = threading.Thread(
+            target=lambda: others.append(nn.model([block], input=5, loss="mse"))
+        )
+        thread.start()
+        thread.join(60)
+        raise RuntimeError("after another thread has used the block")
+
+    with pytest.raises(RuntimeError, match="after another thread"):
+        nn.model([block, use], input=5)
+    assert tensors(nn.model([block], input=5, loss="mse")) == tensors(*others)
+
+
 @pytest.mark.parametrize("order", [("cpu", "reference"), ("reference", "cpu")])
 def test_models_on_different_devices(order: tuple[str, str]) -> None:
     block = nn.shared([nn.dense(3)])
@@ -379,6 +444,7 @@ def test_an_embedding_that_is_not_trained_keeps_its_bits() -> None:
 
 X = nn.Input(3)
 BODY = nn.shared([nn.dense(2)])
+STOPPED, WIDE = nn.shared([nn.dense(5)]), nn.shared(["relu", nn.dense(2)])
 REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "another block": (
         lambda: nn.model(inputs=X, outputs=BODY(X), train=nn.sequential([nn.dense(2)])),
@@ -392,6 +458,22 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "one without weights": (
         lambda: nn.model([relu := nn.shared(["relu"])], input=3, train=relu),
         tg.InvalidArgument, r"that have weights .* but got shared\(\[relu\]\)",
+    ),
+    "one beside the loss": (
+        lambda: nn.model(inputs=X, outputs=[nn.dense(2)(X), STOPPED(X)], loss="mse",
+                         train=STOPPED),
+        tg.InvalidArgument,
+        r"in train that a gradient of the loss reaches but got shared\(\[dense\(5\)\]\)",
+    ),
+    "one behind a stop": (
+        lambda: nn.model(inputs=X, outputs=nn.dense(2)(nn.stop_gradient(STOPPED(X))), loss="mse",
+                         train=[STOPPED]),
+        tg.InvalidArgument, r"a gradient of the loss reaches but got shared\(\[dense\(5\)\]\)",
+    ),
+    "one of two": (
+        lambda: nn.model(inputs=X, outputs=BODY(X) * nn.stop_gradient(WIDE(X)), loss="mse",
+                         train=[BODY, WIDE]),
+        tg.InvalidArgument, r"a gradient of the loss reaches but got shared\(\[relu, dense\(2\)\]",
     ),
     "none": (
         lambda: nn.model([BODY], input=3, train=[]), tg.InvalidArgument,

@@ -239,6 +239,8 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   Evaluation evaluate(const FitArguments& arguments);
   // Copies updated parameters and running statistics to the tensors' host memory.
   void synchronize_updates();
+  // Whether the graph, as it was compiled last, computes a gradient of a parameter of the layer.
+  bool computes_gradient(const LayerPtr& layer) const;
   // The newest gradient of a layer's parameter, after a separate gradient call.
   TensorData gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const;
   static const ClassDescription& class_description();

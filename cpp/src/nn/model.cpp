@@ -135,6 +135,7 @@ class Network {
   }
 
   std::shared_ptr<TrainingGraph> make() {
+    SharedLayers::Trial trial;
     declare_inputs();
     draw(in_order(options_.outputs), drawing_, drawn_);
     if (const auto* expression = std::get_if<Value>(&options_.loss)) add_loss(*expression);
@@ -155,6 +156,8 @@ class Network {
     training->compile(
         options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
         options_.device);
+    check_trained(*training);
+    trial.keep();
     return training;
   }
 
@@ -226,6 +229,20 @@ class Network {
       result.insert(result.end(), layers.begin(), layers.end());
     }
     return result;
+  }
+
+  void check_trained(const TrainingGraph& training) const {
+    for (const Block& block : options_.train) {
+      const auto reaches = [&](const LayerPtr& layer) {
+        const auto parameters = layer->parameters();
+        return training.computes_gradient(layer) ||
+               std::ranges::none_of(parameters, [](auto p) { return bool(p->is_updatable); });
+      };
+      if (std::ranges::any_of(block.shared_layers()->layers(), reaches)) continue;
+      throw InvalidArgument(
+          "[model] expected blocks in train that a gradient of the loss reaches but got " +
+          block.text());
+    }
   }
 
   void declare_outputs(TrainingGraph& training) const {

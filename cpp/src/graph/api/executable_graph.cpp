@@ -366,6 +366,14 @@ void TrainingGraph::synchronize_updates() {
   state_->compiled_executor("synchronize_updates")->synchronize_parameters();
 }
 
+bool TrainingGraph::computes_gradient(const LayerPtr& layer) const {
+  const std::shared_ptr<Executor> executor = state_->compiled_executor("computes_gradient");
+  return layer != nullptr &&
+         std::ranges::any_of(layer->parameters(), [&](const TensorParameter* parameter) {
+           return executor->computes_gradient(*parameter->tensor);
+         });
+}
+
 TensorData TrainingGraph::gradient_data(const TensorPtr& parameter, const LayerPtr& layer) const {
   if (parameter == nullptr || layer == nullptr) {
     throw InvalidArgument("[gradient_data] expected a parameter and its layer but got none");

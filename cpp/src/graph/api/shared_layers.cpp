@@ -51,9 +51,38 @@ void SharedLayers::Run::check_end() const {
 struct SharedLayers::Kept {
   mutable RecursiveMutex mutex;  // one run at a time
   std::vector<LayerPtr> layers;
+  int runs = 0;  // that count
 };
 
-SharedLayers::SharedLayers() : kept_(std::make_unique<Kept>()) {}
+struct SharedLayers::Trial::Runs {
+  Runs* outer;
+  std::vector<std::shared_ptr<Kept>> of;  // one for each
+
+  static thread_local Runs* innermost;
+};
+thread_local SharedLayers::Trial::Runs* SharedLayers::Trial::Runs::innermost = nullptr;
+
+SharedLayers::Trial::Trial() : runs_(new Runs{Runs::innermost, {}}) {
+  Runs::innermost = runs_.get();
+}
+
+SharedLayers::Trial::~Trial() {
+  Runs::innermost = runs_->outer;
+  for (const std::shared_ptr<Kept>& kept : runs_->of) {
+    if (!kept->mutex.lock_unless_lost()) continue;
+    if (--kept->runs == 0) kept->layers.clear();
+    kept->mutex.unlock();
+  }
+}
+
+void SharedLayers::Trial::keep() {
+  if (Runs* const outer = runs_->outer) {
+    outer->of.insert(outer->of.end(), runs_->of.begin(), runs_->of.end());
+  }
+  runs_->of.clear();
+}
+
+SharedLayers::SharedLayers() : kept_(std::make_shared<Kept>()) {}
 SharedLayers::~SharedLayers() = default;
 
 TensorPtr SharedLayers::run(const GraphPtr& graph, const std::function<TensorPtr()>& add) {
@@ -63,8 +92,12 @@ TensorPtr SharedLayers::run(const GraphPtr& graph, const std::function<TensorPtr
   Run run(kept_->layers, outer);
   current = &run;
   try {
+    Trial inside;
     TensorPtr result = add();
     run.check_end();
+    inside.keep();
+    if (Trial::Runs* const trial = Trial::Runs::innermost->outer) trial->of.push_back(kept_);
+    ++kept_->runs;
     current = outer;
     return result;
   } catch (...) {

@@ -84,6 +84,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   std::size_t device_memory_size() const;
   MemoryPlan memory_plan() const;
   std::string description() const;
+  bool computes_gradient(const Tensor& tensor) const;
   // Whether programs made now would mean the same: nothing was added since, or frozen or thawed.
   bool is_current(std::uint64_t changes) const;
 

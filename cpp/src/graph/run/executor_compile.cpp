@@ -308,6 +308,12 @@ MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
   return plan;
 }
 
+bool Executor::computes_gradient(const Tensor& tensor) const {
+  const std::lock_guard lock(mutex_);
+  const CompiledGraph* usual = default_program();
+  return usual != nullptr && usual->gradients.contains(&tensor);
+}
+
 std::string Executor::description() const {
   const std::lock_guard lock(mutex_);
   const CompiledGraph* usual = default_program();
