@@ -6,7 +6,8 @@ file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cuda/*.cu"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/ir/*.cpp")
 list(APPEND cuda_sources
-  src/runtime/backend.cpp src/runtime/errors.cpp src/runtime/types.cpp src/runtime/verbose.cpp
+  src/runtime/backend.cpp src/runtime/errors.cpp src/runtime/message_text.cpp
+  src/runtime/types.cpp src/runtime/verbose.cpp
   src/runtime/numbers/finite.cpp src/runtime/threads/fork_guard.cpp src/runtime/threads/mutex.cpp)
 
 add_library(traingraph_cuda MODULE ${cuda_sources})
