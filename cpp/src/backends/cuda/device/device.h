@@ -114,15 +114,23 @@ __device__ T infinity() {
   return static_cast<T>(__longlong_as_double(0x7ff0000000000000LL));
 }
 
-// A cluster barrier. Earlier writes are visible to all blocks of the cluster afterwards. On devices
-// without clusters a block is alone.
-__device__ inline void sync_cluster() {
+// A cluster barrier. Writes before the arrival are visible to all blocks of the cluster after the
+// wait. On devices without clusters a block is alone.
+__device__ inline void arrive_at_cluster() {
 #if __CUDA_ARCH__ >= 900
   __cluster_barrier_arrive();
+#endif
+}
+__device__ inline void wait_for_cluster() {
+#if __CUDA_ARCH__ >= 900
   __cluster_barrier_wait();
 #else
   __syncthreads();
 #endif
+}
+__device__ inline void sync_cluster() {
+  arrive_at_cluster();
+  wait_for_cluster();
 }
 
 // The same address in the shared memory of another block of the cluster.

@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ T weights[4 * kSide][kDepth + 1];
   const auto [thread, first_sequence, first_unit, sequence, unit] = Place();
   const std::int64_t hidden = s.hidden;
-  T sums[4] = {};
+  Step<T> step{};
   for (std::int64_t depth = 0; depth < hidden; depth += kDepth) {
     const std::int64_t column = depth + thread % kDepth;
     for (int row = thread / kDepth; row < kSide; row += kThreads / kDepth) {
@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(kThreads)
       const T state = states[thread / kSide][i];
 #pragma unroll
       for (int gate = 0; gate < 4; ++gate) {
-        sums[gate] += state * weights[gate * kSide + thread % kSide][i];
+        step.gates[gate] += state * weights[gate * kSide + thread % kSide][i];
       }
     }
     __syncthreads();
@@ -75,14 +75,16 @@ __global__ void __launch_bounds__(kThreads)
 
   const std::int64_t own = sequence * hidden + unit, row = s.row(sequence, k);
   const T found = from != nullptr ? from[own] : T(0);
-  T cell = k > 0 ? f.cell[own] : (f.cell_from != nullptr ? f.cell_from[own] : T(0));
+  step.cell = k > 0 ? f.cell[own] : (f.cell_from != nullptr ? f.cell_from[own] : T(0));
   T inputs[4];
 #pragma unroll
   for (int gate = 0; gate < 4; ++gate) {
     inputs[gate] = f.inputs[row * 4 * hidden + gate * hidden + unit];
   }
-  to[own] = step_of(s, f, functions, sequence, unit, k, inputs, sums, found, cell);
-  f.cell[own] = cell;
+  step.run(s, f, functions, sequence, unit, k, inputs, found);
+  step.store(s, f, sequence, unit, k);
+  to[own] = step.state;
+  f.cell[own] = step.cell;
 }
 
 // The gradient of the k-th step, after that of step k + 1; for k = -1 only dh.
@@ -129,6 +131,7 @@ __global__ void __launch_bounds__(kThreads)
   kept.load(s, b, sequence, unit, k);
   T gradients[4];
   step_back(s, b, functions, sequence, unit, k, kept, dh, dc, gradients);
+  store_gradients(s, b, sequence, unit, k, gradients);
   b.cell_gradient[own] = dc;
 }
 

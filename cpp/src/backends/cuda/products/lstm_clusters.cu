@@ -76,8 +76,9 @@ __global__ void __launch_bounds__(kThreads, 1)
         k < kMostHidden * kSequences && from != nullptr && unit < hidden && sequence < s.sequences;
     (&states[0][0].of[0])[k] = there ? from[sequence * s.hidden + unit] : 0.0f;
   }
-  float cell = own.is_there && f.cell_from != nullptr ? f.cell_from[own.own(s)] : 0.0f;
-  float found = own.is_there && from != nullptr ? from[own.own(s)] : 0.0f;
+  Step<float> step{};
+  if (own.is_there && f.cell_from != nullptr) step.cell = f.cell_from[own.own(s)];
+  if (own.is_there && from != nullptr) step.state = from[own.own(s)];
   float inputs[4] = {};
   const auto load_inputs = [&](std::int64_t k) {
     if (!own.is_there || k >= s.steps) return;
@@ -107,7 +108,6 @@ __global__ void __launch_bounds__(kThreads, 1)
     partial[warp][lane + 32] = sums[1];
     __syncthreads();
     if (threadIdx.x < kOwn) {
-      float gates[4];
 #pragma unroll
       for (int gate = 0; gate < 4; ++gate) {
         float sum = 0;
@@ -115,22 +115,27 @@ __global__ void __launch_bounds__(kThreads, 1)
         for (int part = 0; part < kWarps; ++part) {
           sum += partial[part][gate * kUnits + own.unit_here].of[own.sequence_here];
         }
-        gates[gate] = sum;
+        step.gates[gate] = sum;
       }
       if (own.is_there) {
-        found = step_of(s, f, functions, own.sequence, own.unit, k, inputs, gates, found, cell);
+        step.run(s, f, functions, own.sequence, own.unit, k, inputs, step.state);
       }
-      load_inputs(k + 1);
-      float* const next = states[(k + 1) % 2][block * kUnits + own.unit_here].of;
+      float* const next =
+          &states[(k + 1) % 2][block * kUnits + own.unit_here].of[own.sequence_here];
+#pragma unroll 4
       for (unsigned other = 0; other < blocks; ++other) {
-        const_cast<float*>(cluster_shared(next, other))[own.sequence_here] = found;
+        *const_cast<float*>(cluster_shared(next, other)) = step.state;
       }
     }
-    sync_cluster();
+    // What goes to memory is not waited for.
+    arrive_at_cluster();
+    if (own.is_there) step.store(s, f, own.sequence, own.unit, k);
+    load_inputs(k + 1);
+    wait_for_cluster();
   }
   if (!own.is_there) return;
-  to[own.own(s)] = found;
-  f.cell[own.own(s)] = cell;
+  to[own.own(s)] = step.state;
+  f.cell[own.own(s)] = step.cell;
 }
 
 template <class F>
@@ -167,8 +172,8 @@ __global__ void __launch_bounds__(kThreads, 1)
   load_kept(s.steps - 1);
   sync_cluster();
   for (std::int64_t k = s.steps - 1; k >= 0; --k) {
+    float of_gates[4] = {};
     if (threadIdx.x < kOwn) {
-      float of_gates[4] = {};
       if (own.is_there) {
         step_back(s, b, functions, own.sequence, own.unit, k, kept, dh, dc, of_gates);
       }
@@ -202,7 +207,9 @@ __global__ void __launch_bounds__(kThreads, 1)
       const Values* const place = &received[k % 2][block][target % kUnits];
       *const_cast<Values*>(cluster_shared(place, static_cast<unsigned>(target / kUnits))) = sent;
     }
-    sync_cluster();
+    arrive_at_cluster();
+    if (own.is_there) store_gradients(s, b, own.sequence, own.unit, k, of_gates);
+    wait_for_cluster();
     if (own.is_there && s.reaches(own.sequence, k)) {
       dh = 0;
       for (unsigned other = 0; other < blocks; ++other) {

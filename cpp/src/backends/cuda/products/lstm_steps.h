@@ -36,51 +36,59 @@ struct Forward {
   T* moved_cells;                         // null without peepholes
 };
 
-// The k-th step of a unit: h `found` and products h uᵀ of the gates → h. Updates c.
-template <class T, class F>
-__device__ T step_of(const Steps& s, const Forward<T>& f, const F& functions, std::int64_t sequence,
-                     std::int64_t unit, std::int64_t k, const T (&inputs)[4], T (&sums)[4], T found,
-                     T& cell) {
-  const std::int64_t hidden = s.hidden, row = s.row(sequence, k), at = row * hidden + unit;
-  const bool inside = s.reaches(sequence, k);
-  if (f.gates != nullptr) {
-    f.found_hidden[at] = inside ? found : T(0);
-    f.found_cells[at] = inside ? cell : T(0);
-  }
-  if (!inside) {
-    f.result[at] = T(0);
-    if (f.gates != nullptr) {
+// The k-th step of a unit.
+template <class T>
+struct Step {
+  T found, found_cell;  // h and c before it
+  T state, cell;        // and after it
+  T gates[4];           // as they are kept
+  bool is_inside;
+
+  // From c in `cell`, h `before` and the products h uᵀ of the gates in `gates`.
+  template <class F>
+  __device__ void run(const Steps& s, const Forward<T>& f, const F& functions,
+                      std::int64_t sequence, std::int64_t unit, std::int64_t k,
+                      const T (&inputs)[4], T before) {
+    found = state = before;
+    found_cell = cell;
+    is_inside = s.reaches(sequence, k);
+    if (!is_inside) return;
+    T values[4];
 #pragma unroll
-      for (int gate = 0; gate < 4; ++gate) f.gates[row * 4 * hidden + gate * hidden + unit] = T(0);
+    for (int gate = 0; gate < 4; ++gate) gates[gate] += inputs[gate];
+    if (s.senseless()) cell = T(0) / T(0);
+    if (f.peepholes != nullptr) {
+      gates[kInput] += f.peepholes[unit] * cell;
+      gates[kForget] += f.peepholes[s.hidden + unit] * cell;
     }
-    if (f.moved_cells != nullptr) f.moved_cells[at] = T(0);
-    return found;
-  }
-  T values[4];
+    values[kInput] = functions.value(kInput, gates[kInput]);
+    values[kForget] = functions.value(kForget, gates[kForget]);
+    values[kCandidate] = functions.value(kCandidate, gates[kCandidate]);
+    cell = values[kForget] * cell + values[kInput] * values[kCandidate];
+    if (f.peepholes != nullptr) gates[kOutput] += f.peepholes[2 * s.hidden + unit] * cell;
+    values[kOutput] = functions.value(kOutput, gates[kOutput]);
+    state = values[kOutput] * functions.value(kCellResult, cell);
+    if (s.senseless()) state = T(0) / T(0);
 #pragma unroll
-  for (int gate = 0; gate < 4; ++gate) sums[gate] += inputs[gate];
-  if (s.senseless()) cell = T(0) / T(0);
-  if (f.peepholes != nullptr) {
-    sums[kInput] += f.peepholes[unit] * cell;
-    sums[kForget] += f.peepholes[hidden + unit] * cell;
+    for (int gate = 0; gate < 4; ++gate) {
+      if constexpr (F::kUsual) gates[gate] = values[gate];
+    }
   }
-  values[kInput] = functions.value(kInput, sums[kInput]);
-  values[kForget] = functions.value(kForget, sums[kForget]);
-  values[kCandidate] = functions.value(kCandidate, sums[kCandidate]);
-  cell = values[kForget] * cell + values[kInput] * values[kCandidate];
-  if (f.peepholes != nullptr) sums[kOutput] += f.peepholes[2 * hidden + unit] * cell;
-  values[kOutput] = functions.value(kOutput, sums[kOutput]);
-  T result = values[kOutput] * functions.value(kCellResult, cell);
-  if (s.senseless()) result = T(0) / T(0);
-  f.result[at] = result;
-  if (f.moved_cells != nullptr) f.moved_cells[at] = cell;
-  if (f.gates == nullptr) return result;
+
+  __device__ void store(const Steps& s, const Forward<T>& f, std::int64_t sequence,
+                        std::int64_t unit, std::int64_t k) const {
+    const std::int64_t row = s.row(sequence, k), at = row * s.hidden + unit;
+    f.result[at] = is_inside ? state : T(0);
+    if (f.moved_cells != nullptr) f.moved_cells[at] = is_inside ? cell : T(0);
+    if (f.gates == nullptr) return;
+    f.found_hidden[at] = is_inside ? found : T(0);
+    f.found_cells[at] = is_inside ? found_cell : T(0);
 #pragma unroll
-  for (int gate = 0; gate < 4; ++gate) {
-    f.gates[row * 4 * hidden + gate * hidden + unit] = F::kUsual ? values[gate] : sums[gate];
+    for (int gate = 0; gate < 4; ++gate) {
+      f.gates[(row * 4 + gate) * s.hidden + unit] = is_inside ? gates[gate] : T(0);
+    }
   }
-  return result;
-}
+};
 
 template <class T>
 struct Backward {
@@ -111,23 +119,16 @@ struct Kept {
   }
 };
 
-// The gradient of the k-th step of a unit: dh → the gradients of the gates, which are stored, too.
-// Updates dc.
+// The gradient of the k-th step of a unit: dh → the gradients of the gates. Updates dc.
 template <class T, class F>
 __device__ void step_back(const Steps& s, const Backward<T>& b, const F& functions,
                           std::int64_t sequence, std::int64_t unit, std::int64_t k,
                           const Kept<T>& kept, T dh, T& dc, T (&gradients)[4]) {
-  const std::int64_t hidden = s.hidden, row = s.row(sequence, k);
-  const auto store = [&] {
-#pragma unroll
-    for (int gate = 0; gate < 4; ++gate) {
-      b.gates_gradient[row * 4 * hidden + gate * hidden + unit] = gradients[gate];
-    }
-  };
+  const std::int64_t hidden = s.hidden;
   if (!s.reaches(sequence, k)) {
 #pragma unroll
     for (int gate = 0; gate < 4; ++gate) gradients[gate] = T(0);
-    return store();
+    return;
   }
   T sums[4], values[4];
 #pragma unroll
@@ -154,7 +155,16 @@ __device__ void step_back(const Steps& s, const Backward<T>& b, const F& functio
   if (b.peepholes != nullptr) {
     dc += b.peepholes[unit] * input + b.peepholes[hidden + unit] * forget;
   }
-  store();
+}
+
+template <class T>
+__device__ void store_gradients(const Steps& s, const Backward<T>& b, std::int64_t sequence,
+                                std::int64_t unit, std::int64_t k, const T (&gradients)[4]) {
+  const std::int64_t row = s.row(sequence, k);
+#pragma unroll
+  for (int gate = 0; gate < 4; ++gate) {
+    b.gates_gradient[(row * 4 + gate) * s.hidden + unit] = gradients[gate];
+  }
 }
 
 }  // namespace traingraph::cuda
