@@ -308,7 +308,10 @@ def test_installed_names_are_our_own() -> None:
 
 
 def test_the_plugin_runs_with_what_it_is_built_from_and_later() -> None:
-    """The extra begins at the versions that the build asks for, and ends with their major one."""
+    """The extra begins at the versions that the build asks for, and ends with their major one.
+
+    NVRTC is loaded by name, and no part of the build.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     overrides = project["tool"]["scikit-build"]["overrides"]
     (pinned,) = [each["build"]["requires"] for each in overrides if "build" in each]
@@ -320,7 +323,10 @@ def test_the_plugin_runs_with_what_it_is_built_from_and_later() -> None:
         ranges.append(f"{name}>={version},<{int(version.split('.')[0]) + 1}")
         assert f"add_nvidia_library({name} {version} " in found
         assert f"`{each}`" in listed
-    assert project["project"]["optional-dependencies"]["cuda13"] == ranges
+    assert project["project"]["optional-dependencies"]["cuda13"] == [
+        *ranges,
+        "nvidia-cuda-nvrtc>=13,<14",
+    ]
 
 
 ARCHITECTURES = ROOT / "cpp/cmake/cuda_architectures.cmake"

@@ -468,6 +468,33 @@ def test_a_query_without_keys_gets_zeros(device):
 
 
 @everywhere
+@pytest.mark.parametrize("precision", ["tf32", "mixed_bfloat16", "mixed_float16"])
+def test_masks_of_numbers_keep_float32(precision, device):
+    """Rounded to 16 bits the mask would have multiples of 32 or 4 only, and one key would win."""
+    x = numbers(2, 7, 16).astype(np.float32)
+    mask = 5000 + np.arange(7, dtype=np.float32) * np.ones((1, 7, 1), np.float32) / 4
+    weights = [numbers(16, 16, seed=k) / 2 for k in range(4)]
+
+    def result(chosen):
+        graph = tg.MLCGraph()
+        inputs = {"x": empty(x.shape, "float32"), "mask": empty(mask.shape, "float32")}
+        layer = M(
+            descriptor=D(model_dimension=16, head_count=2),
+            weights=[tensor(w, "float32") for w in weights],
+            biases=[tensor(np.zeros(16), "float32") for _ in weights],
+        )
+        graph.node(layer, sources=[inputs["x"]] * 3 + [inputs["mask"]])
+        inference = tg.MLCInferenceGraph(graph_objects=[graph])
+        inference.add_inputs(inputs)
+        inference.compile(device=device, precision=chosen)
+        data = {"x": x, "mask": mask}
+        return inference.execute(inputs_data=data, options="synchronous").result
+
+    exact = result("float32")
+    np.testing.assert_allclose(result(precision), exact, atol=0.02 * np.abs(exact).max())
+
+
+@everywhere
 def test_micro_batches_and_other_batches(device):
     """Parts of a step give what the whole gives: gradients, and masks of dropout."""
     options = Options(extents=(4, 3, 5), attention_biases=True, zero=True)
