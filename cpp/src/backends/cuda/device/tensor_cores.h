@@ -1,9 +1,9 @@
+// TF32 tensor-core instructions (mma) and the asynchronous copies that feed them. For .cu files
+// only.
 #pragma once
 
 #include <cstdint>
 
-// TF32 tensor-core instructions (mma) and the asynchronous copies that feed them. For .cu files
-// only.
 namespace traingraph::cuda {
 
 // Asynchronous copy of 16 bytes from global to shared memory; zeros unless `there`. No thread may

@@ -1,12 +1,13 @@
+// NVRTC, loaded by name, and the kernels that it has compiled in this process.
 #include "backends/cuda/kernel/run_time_compiler.h"
 
 #include <dlfcn.h>
 
 #include <map>
-#include <mutex>
 #include <vector>
 
 #include <traingraph/errors.h>
+#include <traingraph/mutex.h>
 #include "backends/cuda/kernel/check.h"
 
 namespace traingraph::cuda {
@@ -80,7 +81,7 @@ std::vector<char> machine_code(const std::string& source, int capability) {
 
 cudaKernel_t compiled_kernel(const std::string& source, const char* name, int device) {
   // Kept for good: kernels may be in use until the process ends.
-  static std::mutex mutex;
+  static Mutex mutex;
   static auto& kernels = *new std::map<std::pair<int, std::string>, cudaKernel_t>();
   if (!nvrtc().is_there) return nullptr;
   int major = 0, minor = 0;

@@ -183,9 +183,9 @@ class LstmKernel : public NodeKernel {
 };
 
 template <class T, class F>
-bool fits_clusters(const Steps& steps) {
+bool fits_clusters(const Steps& steps, const Context& context) {
   if constexpr (std::is_same_v<T, float>) {
-    return steps.sequences > 0 && steps.hidden > 0 && prepare_lstm_clusters<F>(steps);
+    return steps.sequences > 0 && steps.hidden > 0 && prepare_lstm_clusters<F>(steps, context);
   }
   return false;
 }
@@ -193,12 +193,12 @@ bool fits_clusters(const Steps& steps) {
 template <class T, class F>
 class Lstm final : public LstmKernel<T> {
  public:
-  Lstm(const ir::Graph& graph, const ir::Node& node)
+  Lstm(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : LstmKernel<T>(graph, node,
                       LstmOperands::of_forward(std::get<LstmAttributes>(node.attributes)),
                       node.inputs[0]),
         functions_(this->attributes_),
-        in_clusters_(fits_clusters<T, F>(this->steps_)) {}
+        in_clusters_(fits_clusters<T, F>(this->steps_, context)) {}
 
   // Two hidden states after the flag.
   std::size_t workspace_bytes() const override {
@@ -250,12 +250,12 @@ class Lstm final : public LstmKernel<T> {
 template <class T, class F>
 class LstmGradient final : public LstmKernel<T> {
  public:
-  LstmGradient(const ir::Graph& graph, const ir::Node& node)
+  LstmGradient(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : LstmKernel<T>(graph, node,
                       LstmOperands::of_gradient(std::get<LstmAttributes>(node.attributes)),
                       node.outputs[0]),
         functions_(this->attributes_),
-        in_clusters_(fits_clusters<T, F>(this->steps_)) {}
+        in_clusters_(fits_clusters<T, F>(this->steps_, context)) {}
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const Steps steps = this->bound(pointers, stream);
@@ -293,17 +293,18 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 }
 
 template <template <class, class> class K, class T>
-std::unique_ptr<Kernel> make_of(const ir::Graph& graph, const ir::Node& node) {
+std::unique_ptr<Kernel> make_of(const ir::Graph& graph, const ir::Node& node,
+                                const Context& context) {
   if (UsualFunctions<T>::fits(std::get<LstmAttributes>(node.attributes))) {
-    return std::make_unique<K<T, UsualFunctions<T>>>(graph, node);
+    return std::make_unique<K<T, UsualFunctions<T>>>(graph, node, context);
   }
-  return std::make_unique<K<T, AnyFunctions<T>>>(graph, node);
+  return std::make_unique<K<T, AnyFunctions<T>>>(graph, node, context);
 }
 
 template <template <class, class> class K>
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
-  if (compute_type(graph, node) == DataType::kFloat64) return make_of<K, double>(graph, node);
-  return make_of<K, float>(graph, node);
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
+  const bool is_double = compute_type(graph, node) == DataType::kFloat64;
+  return (is_double ? make_of<K, double> : make_of<K, float>)(graph, node, context);
 }
 
 }  // namespace

@@ -3,8 +3,6 @@
 // the products of the gates' gradients, through their shared memory. Every sum has a fixed order.
 #include "backends/cuda/products/lstm_clusters.h"
 
-#include "backends/cuda/launch/megakernel.h"
-
 namespace traingraph::cuda {
 namespace {
 
@@ -250,10 +248,11 @@ bool runs(Kernel* kernel, const Steps& steps) {
 }  // namespace
 
 template <class F>
-bool prepare_lstm_clusters(const Steps& steps) {
+bool prepare_lstm_clusters(const Steps& steps, const Context& context) {
   constexpr std::int64_t kMostClusters = 65535;
   return steps.hidden <= kMostHidden && steps.sequences <= kMostClusters * kSequences &&
-         compiled_for() >= 90 && runs(move_through<F>, steps) && runs(move_back_through<F>, steps);
+         context.cluster_blocks > 1 && runs(move_through<F>, steps) &&
+         runs(move_back_through<F>, steps);
 }
 
 template <class F>
@@ -274,7 +273,7 @@ void launch_lstm_gradient_clusters(const Steps& steps, const Backward<float>& ba
 }
 
 #define TRAINGRAPH_LSTM_CLUSTERS(F)                                                              \
-  template bool prepare_lstm_clusters<F>(const Steps&);                                          \
+  template bool prepare_lstm_clusters<F>(const Steps&, const Context&);                          \
   template void launch_lstm_clusters<F>(const Steps&, const Forward<float>&, const F&,           \
                                         const float*, float*, cudaStream_t);                     \
   template void launch_lstm_gradient_clusters<F>(const Steps&, const Backward<float>&, const F&, \

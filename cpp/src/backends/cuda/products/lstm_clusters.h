@@ -1,5 +1,6 @@
 #pragma once
 
+#include "backends/cuda/kernel/context.h"
 #include "backends/cuda/products/lstm_steps.h"
 
 namespace traingraph::cuda {
@@ -10,7 +11,7 @@ constexpr int kClusterUnits = 16, kClusterSequences = 8, kMostClusterBlocks = 16
 
 // Whether the device runs clusters for so many units and sequences.
 template <class F>
-bool prepare_lstm_clusters(const Steps& steps);
+bool prepare_lstm_clusters(const Steps& steps, const Context& context);
 
 // `from`: the initial h, null for zeros. `to`: the last h.
 template <class F>
