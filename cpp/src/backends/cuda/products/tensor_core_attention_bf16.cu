@@ -1,4 +1,4 @@
-#include "backends/cuda/products/tensor_core_attention.cuh"
+#include "backends/cuda/products/tensor_core_attention_kernel.h"
 
 namespace traingraph::cuda {
 

@@ -1,0 +1,99 @@
+// Attention in tiles, with an online softmax. For .cu files only.
+#pragma once
+
+#include "backends/cuda/products/attention_scores.h"
+
+namespace traingraph::cuda {
+
+template <class S, bool kExact, int kFeatures, class Tiles>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attend_rows(const __grid_constant__ AttentionTask<S> task, S* y, float* largest_scores,
+                float* logarithms) {
+  using Products = WarpProducts<S, kExact>;
+  constexpr int kGroups = Tiles::kGroups, kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
+  constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
+  extern __shared__ __align__(16) std::byte shared[];
+  S* const q = reinterpret_cast<S*>(shared);
+  S* const tiles = q + Tiles::kRows * kPitch;  // k, v, k, v
+  const Place at = task.place(Tiles::kRows, task.queries);
+  const Lane lane;
+  load_rows_of<kFeatures, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
+  load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
+  Sums results[kGroups][kFeatures / 8];
+  float largest[kGroups][2], totals[kGroups][2] = {};
+#pragma unroll
+  for (int k = 0; k < 2 * kGroups; ++k) largest[k / 2][k % 2] = -infinity<float>();
+  int stage = 0;
+  for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
+    if (key + kColumns < task.keys) {
+      load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
+                                      tiles + (stage ^ 1) * kTiles);
+      wait_for_async_copies_before<1>();
+    } else {
+      wait_for_async_copies_before<0>();
+    }
+    __syncthreads();
+    const S* const k = tiles + stage * kTiles;
+    Sums sums[kGroups][kCount];
+    Products::template dot<kFeatures>(q + lane.warp * 16 * kGroups * kPitch, k, sums);
+    score<false>(task, at, lane, key, sums);
+#pragma unroll
+    for (int m = 0; m < kGroups; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float top = largest[m][half];
+#pragma unroll
+        for (int j = 0; j < kCount; ++j) {
+          top = fmaxf(top, fmaxf(sums[m][j].of[half * 2], sums[m][j].of[half * 2 + 1]));
+        }
+        top = row_max(top);
+        // All scores may be -inf so far, but not those of the next tile.
+        const float shift = top == -infinity<float>() ? 0.0f : top;
+        const float factor = power<kExact>(largest[m][half] - shift);
+        largest[m][half] = top;
+        totals[m][half] *= factor;
+#pragma unroll
+        for (int k = 0; k < kFeatures / 4; ++k) results[m][k / 2].of[half * 2 + k % 2] *= factor;
+        float total = 0;
+#pragma unroll
+        for (int k = 0; k < 2 * kCount; ++k) {
+          float& sum = sums[m][k / 2].of[half * 2 + k % 2];
+          sum = power<kExact>(sum - shift);
+          total += sum;
+        }
+        totals[m][half] += total;
+      }
+    }
+    if (task.drops) {
+#pragma unroll
+      for (int k = 0; k < kGroups * kCount; ++k) {
+        const int m = k / kCount, j = k % kCount;
+        float factors[4];
+        dropout_factors<false>(task, at, lane, at.first + (lane.warp * kGroups + m) * 16,
+                               key + j * 8, factors);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) sums[m][j].of[i] *= factors[i];
+      }
+    }
+    Products::template accumulate<kFeatures>(sums, k + kColumns * kPitch, kPitch, results);
+    __syncthreads();
+  }
+  float factors[kGroups][2];
+#pragma unroll
+  for (int k = 0; k < 2 * kGroups; ++k) {
+    const int m = k / 2, half = k % 2;
+    const float total = row_sum(totals[m][half]);
+    // If every key is masked, the result is zeros and the largest score infinity, so that the
+    // gradient computes e^(-inf - inf).
+    const bool masked = total == 0.0f;
+    factors[m][half] = masked ? 0.0f : 1.0f / total;
+    const std::int64_t query = at.first + lane.row<kGroups>(m, half * 2);
+    if (lane.t != 0 || query >= task.queries) continue;
+    const std::int64_t number = task.row_number(at, query);
+    largest_scores[number] = masked ? infinity<float>() : largest[m][half];
+    logarithms[number] = masked ? 0.0f : ::logf(total);
+  }
+  store_sums(task, at, lane, y, task.queries, 0, results, factors);
+}
+
+}  // namespace traingraph::cuda

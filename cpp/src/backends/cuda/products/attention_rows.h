@@ -1,0 +1,123 @@
+// Rows of queries, keys and values that a warp has: where its sums are, loads and stores. For .cu
+// files only.
+#pragma once
+
+#include "backends/cuda/device/tensor_cores.h"
+#include "backends/cuda/products/attention_tiles.h"
+#include "backends/cuda/products/warp_products.h"
+
+namespace traingraph::cuda {
+
+constexpr int kAttentionWarps = 4, kAttentionThreads = 32 * kAttentionWarps;
+
+// What the warps of a block have: kGroups times 16 rows each, of queries or keys. They iterate over
+// tiles of kColumns of the others, two of which are in shared memory at a time.
+template <class S, int kFeatures, int kGroups_, int kColumns_>
+struct Tiling {
+  using Element = S;
+  static constexpr int kGroups = kGroups_, kColumns = kColumns_, kCount = kColumns / 8;
+  static constexpr int kRows = 16 * kGroups * kAttentionWarps;
+  static constexpr int kPitch = tile_pitch<S>(kFeatures);
+};
+
+// Where a thread's sums are: rows g and g + 8 of 16, columns 2 t and 2 t + 1 of 8.
+struct Lane {
+  int g = static_cast<int>(threadIdx.x) % 32 / 4;
+  int t = static_cast<int>(threadIdx.x) % 4;
+  int warp = static_cast<int>(threadIdx.x) / 32;
+  // Of the i-th of four sums of group m of the warp.
+  template <int kGroups>
+  __device__ int row(int m, int i) const {
+    return (warp * kGroups + m) * 16 + g + i / 2 * 8;
+  }
+  __device__ int column(int j, int i) const { return j * 8 + t * 2 + i % 2; }
+};
+
+// How many of a tile's rows from `first` on there are, or more than a tile has.
+__device__ inline int within(std::int64_t rows, std::int64_t first) {
+  constexpr std::int64_t kMost = 1024;
+  return static_cast<int>(rows - first < kMost ? rows - first : kMost);
+}
+
+// Loads kCount rows of one head from `first` on; zeros beyond the last row and feature.
+template <int kFeatures, int kCount, class S>
+__device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, const S* x,
+                             std::int64_t rows, std::int64_t first, S* tile) {
+  constexpr int kPack = 16 / sizeof(S), kPacks = kFeatures / kPack;
+  constexpr int kPitch = tile_pitch<S>(kFeatures);
+  constexpr int kStep = kAttentionThreads / kPacks;
+  const int column = static_cast<int>(threadIdx.x) % kPacks * kPack;
+  int row = static_cast<int>(threadIdx.x) / kPacks;
+  const int there = within(rows, first);
+  const int features = static_cast<int>(task.features);
+  const std::int64_t step = task.heads * task.features;
+  const S* from = x + task.element(at, rows, first + row) + column;
+  S* to = tile + row * kPitch + column;
+#pragma unroll
+  for (int i = 0; i < (kCount + kStep - 1) / kStep; ++i) {
+    if (kCount % kStep != 0 && row >= kCount) break;
+    if (task.has_packs) {
+      const bool inside = row < there && column < features;
+      copy_async(to, inside ? from : x, inside);
+    } else {
+      for (int k = 0; k < kPack; ++k) {
+        to[k] = row < there && column + k < features ? from[k] : narrow<S>(0.0f);
+      }
+    }
+    row += kStep;
+    from += kStep * step;
+    to += kStep * kPitch;
+  }
+}
+
+// Over the four lanes that share a row.
+__device__ inline float row_max(float x) {
+  x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+  return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ inline float row_sum(float x) {
+  x += __shfl_xor_sync(0xffffffffu, x, 1);
+  return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+// Stores sums times a factor per row.
+template <class S, int kGroups, int kCount>
+__device__ void store_sums(const AttentionTask<S>& task, const Place& at, const Lane& lane, S* to,
+                           std::int64_t rows, int first_feature,
+                           const Sums (&sums)[kGroups][kCount],
+                           const float (&factors)[kGroups][2]) {
+#pragma unroll
+  for (int k = 0; k < 2 * kGroups; ++k) {
+    const int m = k / 2, half = k % 2;
+    const std::int64_t row = at.first + lane.row<kGroups>(m, half * 2);
+    if (row >= rows) continue;
+    S* const from = to + task.element(at, rows, row);
+#pragma unroll
+    for (int j = 0; j < kCount; ++j) {
+      const int column = first_feature + lane.column(j, 0);
+      Pack<float, 2> pair;
+      pair.element[0] = sums[m][j].of[half * 2] * factors[m][half];
+      pair.element[1] = sums[m][j].of[half * 2 + 1] * factors[m][half];
+      if (task.has_packs) {
+        if (column < task.features) {
+          *reinterpret_cast<Pack<S, 2>*>(from + column) = narrow<S>(pair);
+        }
+      } else {
+        if (column < task.features) from[column] = narrow<S>(pair.element[0]);
+        if (column + 1 < task.features) from[column + 1] = narrow<S>(pair.element[1]);
+      }
+    }
+  }
+}
+
+// Loads tiles of two operands, rows of which a block iterates over.
+template <class S, int kFeatures, class Tiles>
+__device__ void load_tiles(const AttentionTask<S>& task, const Place& at, const S* x, const S* y,
+                           std::int64_t rows, std::int64_t first, S* tiles) {
+  constexpr int kColumns = Tiles::kColumns;
+  load_rows_of<kFeatures, kColumns>(task, at, x, rows, first, tiles);
+  load_rows_of<kFeatures, kColumns>(task, at, y, rows, first, tiles + kColumns * Tiles::kPitch);
+  commit_async_copies();
+}
+
+}  // namespace traingraph::cuda

@@ -1,0 +1,178 @@
+// Scores and probabilities in a warp's sums: masks, dropout, and their gradients. For .cu files
+// only.
+#pragma once
+
+#include "backends/cuda/products/attention_rows.h"
+
+namespace traingraph::cuda {
+
+// Scores of a warp from products; -inf where masked or beyond the last. As task.score().
+template <bool kRowsAreKeys, class S, int kGroups, int kCount>
+__device__ void score(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                      std::int64_t first_column, Sums (&sums)[kGroups][kCount]) {
+  const std::int64_t rows = kRowsAreKeys ? task.keys : task.queries;
+  const std::int64_t columns = kRowsAreKeys ? task.queries : task.keys;
+  const auto for_each = [&](auto&& change) {
+#pragma unroll
+    for (int k = 0; k < kGroups * kCount * 4; ++k) {
+      const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+      change(sums[m][j].of[i], lane.row<kGroups>(m, i), lane.column(j, i));
+    }
+  };
+  for_each([&](float& sum, int, int) { sum = rounded_product(task.scale, sum); });
+  if (task.has_masks()) {
+    // A mask has rows and columns up to these.
+    const std::int64_t some = task.masked_keys < task.keys ? task.masked_keys : task.keys;
+    const int last_row = within(kRowsAreKeys ? some : rows, at.first);
+    const int last_column = within(kRowsAreKeys ? columns : some, first_column);
+    const std::int64_t matrix = task.mask_rows == 1 ? 0 : at.n * task.heads + at.h;
+    const std::int64_t row_step = kRowsAreKeys ? 1 : task.masked_keys;
+    const std::int64_t column_step = kRowsAreKeys ? task.masked_keys : 1;
+    const std::int64_t first =
+        matrix * task.queries * task.masked_keys + at.first * row_step + first_column * column_step;
+    const auto place = [&](int row, int column, bool inside) {
+      return inside ? first + row * row_step + column * column_step : 0;
+    };
+    if (task.added != nullptr) {
+      for_each([&](float& sum, int row, int column) {
+        const bool inside = row < last_row && column < last_column;
+        const float added = task.added[place(row, column, inside)];
+        if (inside) sum = rounded_sum(sum, added);
+      });
+    }
+    if (task.mask != nullptr) {
+      for_each([&](float& sum, int row, int column) {
+        const bool inside = row < last_row && column < last_column;
+        if (task.mask[place(row, column, inside)] && inside) sum = -infinity<float>();
+      });
+    }
+    if (task.key_mask != nullptr) {
+      const bool* const of_sample =
+          task.key_mask + at.n * task.masked_keys + (kRowsAreKeys ? at.first : first_column);
+      for_each([&](float& sum, int row, int column) {
+        const int key = kRowsAreKeys ? row : column;
+        const bool inside = key < (kRowsAreKeys ? last_row : last_column);
+        if (inside && of_sample[key]) sum = -infinity<float>();
+      });
+    }
+  }
+  const int last_row = within(rows, at.first), last_column = within(columns, first_column);
+  if (last_row >= 16 * kGroups * kAttentionWarps && last_column >= 8 * kCount) return;
+  for_each([&](float& sum, int row, int column) {
+    if (row >= last_row || column >= last_column) sum = -infinity<float>();
+  });
+}
+
+// e^x. Float32 without TF32 has the exact function.
+template <bool kExact>
+__device__ float power(float x) {
+  if constexpr (kExact) return ::expf(x);
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
+  return result;
+}
+
+// The word of a block that element 4 index + `of` has.
+__device__ inline std::uint32_t word(const philox::Block& block, int of) {
+  return of < 2 ? (of == 0 ? block.word[0] : block.word[1])
+                : (of == 2 ? block.word[2] : block.word[3]);
+}
+
+// Dropout factors of 16 x 8 probabilities from a row and a column on. Four keys share a block of
+// random words, which one lane draws for those that need it.
+template <bool kRowsAreKeys, class S>
+__device__ void dropout_factors(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                                std::int64_t first_row, std::int64_t first_column,
+                                float (&factors)[4]) {
+  const auto drawn = [&](std::int64_t query, std::int64_t key) {
+    return philox::block_of(task.seed, static_cast<std::uint64_t>(*task.step),
+                            static_cast<std::uint64_t>(task.element_of(at, query, key)) >> 2);
+  };
+  std::uint32_t words[4];
+  if constexpr (!kRowsAreKeys) {
+    // The keys 2 t and 2 t + 1 and the neighbour's, of row g for even t and of row g + 8 for odd t.
+    const int odd = lane.t % 2;
+    const philox::Block own = drawn(first_row + lane.g + odd * 8, first_column + lane.t / 2 * 4);
+    const std::uint32_t given[2] = {own.word[odd ? 0 : 2], own.word[odd ? 1 : 3]};
+    const std::uint32_t kept[2] = {own.word[odd ? 2 : 0], own.word[odd ? 3 : 1]};
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const std::uint32_t other = __shfl_xor_sync(0xffffffffu, given[i], 1);
+      words[i] = odd ? other : kept[i];
+      words[2 + i] = odd ? kept[i] : other;
+    }
+  } else {
+    // Lanes of four keys g draw one block each: of sum m.
+    const int m = lane.g % 4;
+    const philox::Block own =
+        drawn(first_column + lane.t * 2 + m % 2, first_row + lane.g / 4 * 4 + m / 2 * 8);
+    std::uint32_t of_lane[4];  // by distance of the lane
+#pragma unroll
+    for (int distance = 0; distance < 4; ++distance) {
+      of_lane[distance] = __shfl_xor_sync(0xffffffffu, word(own, m ^ distance), distance * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      words[i] = word({{of_lane[0], of_lane[1], of_lane[2], of_lane[3]}}, m ^ i);
+  }
+#pragma unroll
+  for (int i = 0; i < 4; ++i) factors[i] = words[i] < task.threshold ? 0.0f : task.kept;
+}
+
+// Numbers that all probabilities of a query share, for some queries.
+template <int kCount>
+struct PerQuery {
+  float largest[kCount], logarithm[kCount], mean[kCount];
+
+  // Of the query that is number `own`; zeros beyond the last.
+  template <class S>
+  __device__ void load(const AttentionTask<S>& task, const Slopes<S>& slopes, const Place& at,
+                       std::int64_t query, int own) {
+    const bool there = query < task.queries;
+    const std::int64_t number = there ? task.row_number(at, query) : 0;
+    largest[own] = there ? slopes.largest[number] : 0.0f;
+    logarithm[own] = there ? slopes.logarithm[number] : 0.0f;
+    mean[own] = there ? slopes.means[number] : 0.0f;
+  }
+};
+
+// In place: products q kᵀ become probabilities after dropout, and products dy vᵀ the gradients of
+// scores, p (m dp - mean). Queries are rows, or with kRowsAreKeys columns.
+template <bool kExact, bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
+__device__ void slope(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                      std::int64_t first_column, const PerQuery<kQueries>& known,
+                      Sums (&sums)[kGroups][kCount], Sums (&slopes)[kGroups][kCount]) {
+  score<kRowsAreKeys>(task, at, lane, first_column, sums);
+  const auto query = [&](int m, int j, int i) {
+    return kRowsAreKeys ? lane.column(j, i) : lane.row<kGroups>(m, i);
+  };
+#pragma unroll
+  for (int k = 0; k < kGroups * kCount * 4; ++k) {
+    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4, own = query(m, j, i);
+    float& sum = sums[m][j].of[i];
+    sum = power<kExact>(sum - known.largest[own] - known.logarithm[own]);
+  }
+  if (!task.drops) {
+#pragma unroll
+    for (int k = 0; k < kGroups * kCount * 4; ++k) {
+      const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+      slopes[m][j].of[i] = sums[m][j].of[i] * (slopes[m][j].of[i] - known.mean[query(m, j, i)]);
+    }
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < kGroups * kCount; ++k) {
+    const int m = k / kCount, j = k % kCount;
+    float factors[4];
+    dropout_factors<kRowsAreKeys>(task, at, lane, at.first + (lane.warp * kGroups + m) * 16,
+                                  first_column + j * 8, factors);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float& p = sums[m][j].of[i];
+      slopes[m][j].of[i] = p * (factors[i] * slopes[m][j].of[i] - known.mean[query(m, j, i)]);
+      p *= factors[i];
+    }
+  }
+}
+
+}  // namespace traingraph::cuda
