@@ -62,6 +62,7 @@ BLOCKS = {
     ),
     "flatten()": (nn.flatten(), (4, 3, 8, 6), [4, 144], tg.MLCReshapeLayer),
     "reshape((3, -1))": (nn.reshape([3, -1]), (4, 6), [4, 3, 2], tg.MLCReshapeLayer),
+    "permute((2, 3, 1))": (nn.permute((2, 3, 1)), (4, 3, 8, 6), [4, 8, 6, 3], tg.MLCTransposeLayer),
     "dropout(0.5)": (nn.dropout(0.5), (4, 6), [4, 6], tg.MLCDropoutLayer),
     "lstm(5)": (nn.lstm(5), (4, 7, 6), [4, 5], tg.MLCLSTMLayer),
     "lstm(6, 5)": (

@@ -159,6 +159,8 @@ TRAINGRAPH_API Block average_pool(std::optional<Size> kernel = {}, PoolOptions o
 TRAINGRAPH_API Block flatten();
 // Of a sample, without the batch; one extent may be -1.
 TRAINGRAPH_API Block reshape(Shape shape);
+// The axes of a sample in this order; 1 is the first behind the batch.
+TRAINGRAPH_API Block permute(Shape axes);
 TRAINGRAPH_API Block dropout(float rate, std::uint64_t seed = 0);
 
 struct LstmOptions {
@@ -179,7 +181,8 @@ TRAINGRAPH_API Block gru(std::int64_t hidden, GruOptions options = {});
 
 // Rows of a table of normal numbers.
 TRAINGRAPH_API Block embedding(std::int64_t count, std::int64_t dimension,
-                               std::optional<std::int64_t> padding_index = {});
+                               std::optional<std::int64_t> padding_index = {},
+                               DataType data_type = DataType::kFloat32);
 
 // Adds a row of a table, normal with deviation 0.05, to each step of sequences (N, T, C).
 TRAINGRAPH_API Block positional_embedding();

@@ -56,12 +56,24 @@ void draw(const std::vector<const Expression*>& order, Drawing& drawing, Drawn& 
     if ((*one)->kind != Block::Kind::kRectifier && !passes) continue;
     for (const ExpressionPtr& source : (*one)->sources) before_rectifiers.insert(source.get());
   }
+  const auto tensor_of = [&](const Expression* one, const std::vector<TensorPtr>& sources) {
+    const auto known = drawn.find(one);
+    if (known != drawn.end()) return known->second;
+    const TensorPtr made = one->make(drawing, sources, before_rectifiers.contains(one));
+    if (made->descriptor().data_type == DataType::kFloat64) drawing.data_type = DataType::kFloat64;
+    return drawn.emplace(one, made).first->second;
+  };
+  const auto is_number = [](const Expression* one) { return one->sources.empty() && !one->input; };
+  // A number is made when it is read: it has the type of what is computed with it.
   for (const Expression* one : order) {
-    if (drawn.contains(one)) continue;
+    if (is_number(one)) continue;
     std::vector<TensorPtr> sources;
-    for (const ExpressionPtr& source : one->sources) sources.push_back(drawn.at(source.get()));
-    drawn.emplace(one, one->make(drawing, sources, before_rectifiers.contains(one)));
+    for (const ExpressionPtr& source : one->sources) {
+      sources.push_back(tensor_of(source.get(), {}));
+    }
+    tensor_of(one, sources);
   }
+  for (const Expression* one : order) tensor_of(one, {});
 }
 
 }  // namespace traingraph::nn

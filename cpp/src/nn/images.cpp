@@ -20,8 +20,12 @@ Block batch_norm_block(const std::string& text, std::optional<std::int64_t> chan
     if (shape.size() < 2 || channels.value_or(shape[1]) != shape[1]) {
       refuse_source(text, "(N, " + (channels ? std::to_string(*channels) : "C") + ", …)", x);
     }
-    return graph->node(
-        std::make_shared<BatchNormalization>(shape[1], options.epsilon, options.momentum), x);
+    BatchNormalization own(shape[1], options.epsilon, options.momentum);
+    return graph->node(std::make_shared<BatchNormalization>(
+                           shape[1], like_source(x, own.mean()), like_source(x, own.variance()),
+                           like_source(x, own.beta().tensor), like_source(x, own.gamma().tensor),
+                           options.epsilon, options.momentum),
+                       x);
   };
   return layer_block(text, make, Block::Kind::kNormalizer);
 }
@@ -37,10 +41,10 @@ Block layer_norm_block(const std::string& text, const Shape& expected, float eps
     if (last.empty() || (!expected.empty() && last != expected)) {
       refuse_source(text, expected.empty() ? "(N, …)" : "that ends with " + to_string(expected), x);
     }
-    return graph->node(
-        std::make_shared<LayerNormalization>(last, Tensor::filled(TensorDescriptor(last), 0),
-                                             Tensor::filled(TensorDescriptor(last), 1), epsilon),
-        x);
+    return graph->node(std::make_shared<LayerNormalization>(
+                           last, like_source(x, Tensor::filled(TensorDescriptor(last), 0)),
+                           like_source(x, Tensor::filled(TensorDescriptor(last), 1)), epsilon),
+                       x);
   };
   return layer_block(text, make, Block::Kind::kNormalizer);
 }
@@ -53,10 +57,10 @@ Block group_norm_block(const std::string& text, std::int64_t groups, float epsil
       refuse_source(text, "of a multiple of " + std::to_string(groups) + " channels on axis 1", x);
     }
     const TensorDescriptor channels({shape[1]});
-    return graph->node(
-        std::make_shared<GroupNormalization>(shape[1], groups, Tensor::filled(channels, 0),
-                                             Tensor::filled(channels, 1), epsilon),
-        x);
+    return graph->node(std::make_shared<GroupNormalization>(
+                           shape[1], groups, like_source(x, Tensor::filled(channels, 0)),
+                           like_source(x, Tensor::filled(channels, 1)), epsilon),
+                       x);
   };
   return layer_block(text, make, Block::Kind::kNormalizer);
 }
@@ -121,6 +125,15 @@ Block reshape(Shape shape) {
     return graph->reshape(whole, x);
   };
   return layer_block(text, make, kThrough);
+}
+
+Block permute(Shape axes) {
+  const auto make = [axes](const GraphPtr& graph, const TensorPtr& x, bool) {
+    Shape order{0};
+    order.insert(order.end(), axes.begin(), axes.end());
+    return graph->transpose(order, x);
+  };
+  return layer_block("permute(" + to_string(axes) + ")", make, kThrough);
 }
 
 Block flatten() {

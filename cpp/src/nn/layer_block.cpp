@@ -1,5 +1,7 @@
 #include "nn/layer_block.h"
 
+#include <algorithm>
+
 namespace traingraph::nn {
 namespace {
 
@@ -11,6 +13,26 @@ template <class E>
 }
 
 }  // namespace
+
+TensorPtr in_type(DataType type, const TensorPtr& made) {
+  if (type != DataType::kFloat64) return made;
+  const Shape& shape = made->descriptor().shape;
+  const auto* values = static_cast<const float*>(made->data().bytes);
+  const std::vector<double> wide(values, values + element_count(shape));
+  return Tensor::create(
+      TensorDescriptor(shape, type),
+      TensorData::copy_of(wide.data(), wide.size() * sizeof(double), type, shape));
+}
+
+TensorPtr like_source(const TensorPtr& x, const TensorPtr& made) {
+  return in_type(x->descriptor().data_type, made);
+}
+
+std::vector<TensorPtr> like_source(const TensorPtr& x, std::vector<TensorPtr> made) {
+  std::ranges::transform(made, made.begin(),
+                         [&x](const TensorPtr& one) { return like_source(x, one); });
+  return made;
+}
 
 Block layer_block(const std::string& text, Block::Make make, Block::Kind kind) {
   return {text,

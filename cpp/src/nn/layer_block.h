@@ -39,6 +39,11 @@ std::string call_text(const std::string& name, const Parts&... parts) {
 Block layer_block(const std::string& text, Block::Make make,
                   Block::Kind kind = Block::Kind::kOther);
 
+// The numbers of a new layer's parameters, in float64 where its source is.
+TensorPtr like_source(const TensorPtr& x, const TensorPtr& made);
+std::vector<TensorPtr> like_source(const TensorPtr& x, std::vector<TensorPtr> made);
+TensorPtr in_type(DataType type, const TensorPtr& made);
+
 // [dense(64, 128)] expected a source (…, 64) but got (32, 100)
 [[noreturn]] inline void refuse_source(const std::string& text, const std::string& expected,
                                        const TensorPtr& x) {

@@ -22,7 +22,7 @@ std::int64_t channels_of(const std::string& text, const std::optional<std::int64
   return shape[2];
 }
 
-LayerPtr make_lstm(const LSTMDescriptor& d) {
+LayerPtr make_lstm(const TensorPtr& x, const LSTMDescriptor& d) {
   std::vector<TensorPtr> input_weights, hidden_weights, biases;
   const auto drawn = [&d](std::int64_t columns) {
     return Tensor::random(TensorDescriptor({d.hidden_size, columns}),
@@ -36,7 +36,8 @@ LayerPtr make_lstm(const LSTMDescriptor& d) {
     biases.push_back(
         Tensor::filled(TensorDescriptor({d.hidden_size}), k % kGates == kForget ? 1 : 0));
   }
-  return std::make_shared<LSTM>(d, input_weights, hidden_weights, std::vector<TensorPtr>{}, biases);
+  return std::make_shared<LSTM>(d, like_source(x, input_weights), like_source(x, hidden_weights),
+                                std::vector<TensorPtr>{}, like_source(x, biases));
 }
 
 Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, std::int64_t hidden,
@@ -50,7 +51,7 @@ Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, st
     d.dropout = options.dropout;
     d.returns_sequences = options.returns_sequences;
     d.check("LSTM");
-    TensorPtr result = graph->node(make_lstm(d), x);
+    TensorPtr result = graph->node(make_lstm(x, d), x);
     if (options.returns_sequences) return result;
     return graph->reshape({x->descriptor().shape.front(), d.features()}, result);
   };
@@ -63,13 +64,14 @@ class Gru {
  public:
   Gru(const GraphPtr& graph, const TensorPtr& x, std::int64_t hidden)
       : graph_(graph),
+        x_(x),
         hidden_(hidden),
         steps_(split(projected(x, x->descriptor().shape[2]), x->descriptor().shape[1], 1)),
         recurrent_(projection(hidden)) {}
 
   // (N, 1, hidden) of each step.
   std::vector<TensorPtr> run() {
-    TensorPtr state = Tensor::filled(TensorDescriptor({1, 1, hidden_}), 0);
+    TensorPtr state = like_source(x_, Tensor::filled(TensorDescriptor({1, 1, hidden_}), 0));
     std::vector<TensorPtr> states;
     for (const TensorPtr& step : steps_) {
       const std::vector<TensorPtr> given = split(step, kGates, 2);
@@ -91,9 +93,9 @@ class Gru {
     d.input_feature_channel_count = inputs;
     d.output_feature_channel_count = kGates * hidden_;
     return std::make_shared<FullyConnected>(
-        Tensor::random(TensorDescriptor({kGates * hidden_, inputs}),
-                       RandomInitializerType::kGlorotUniform, inputs, hidden_),
-        Tensor::filled(TensorDescriptor({kGates * hidden_}), 0), d);
+        like_source(x_, Tensor::random(TensorDescriptor({kGates * hidden_, inputs}),
+                                       RandomInitializerType::kGlorotUniform, inputs, hidden_)),
+        like_source(x_, Tensor::filled(TensorDescriptor({kGates * hidden_}), 0)), d);
   }
   TensorPtr projected(const TensorPtr& x, std::int64_t inputs) {
     return graph_->node(projection(inputs), x);
@@ -113,6 +115,7 @@ class Gru {
   TensorPtr activated(const char* name, const TensorPtr& x) { return activation(name)(graph_, x); }
 
   const GraphPtr& graph_;
+  const TensorPtr& x_;
   const std::int64_t hidden_;
   const std::vector<TensorPtr> steps_;
   const LayerPtr recurrent_;
@@ -124,7 +127,10 @@ Block attention_block(const std::string& text, std::optional<std::int64_t> input
     MultiheadAttentionDescriptor d(channels_of(text, inputs, x), heads);
     d.dropout = options.dropout;
     d.has_biases = options.bias;
-    return graph->node(std::make_shared<MultiheadAttention>(d), std::vector<TensorPtr>{x, x, x});
+    const MultiheadAttention own(d);
+    return graph->node(std::make_shared<MultiheadAttention>(d, like_source(x, own.weights()),
+                                                            like_source(x, own.biases())),
+                       std::vector<TensorPtr>{x, x, x});
   };
   return layer_block(text, make);
 }
@@ -160,7 +166,8 @@ Block positional_embedding() {
     d.embedding_dimension = channels_of(text, std::nullopt, x);
     d.embedding_count = x->descriptor().shape[1];
     const Initializer normal = "random_normal";
-    const TensorPtr table = normal.make({d.embedding_count, d.embedding_dimension}, 1, 1);
+    const TensorPtr table =
+        like_source(x, normal.make({d.embedding_count, d.embedding_dimension}, 1, 1));
     std::vector<std::int32_t> places(static_cast<std::size_t>(d.embedding_count));
     std::iota(places.begin(), places.end(), 0);
     const TensorDescriptor row({1, d.embedding_count}, DataType::kInt32);
@@ -175,18 +182,22 @@ Block positional_embedding() {
 }
 
 Block embedding(std::int64_t count, std::int64_t dimension,
-                std::optional<std::int64_t> padding_index) {
+                std::optional<std::int64_t> padding_index, DataType data_type) {
   EmbeddingDescriptor d;
   d.embedding_count = count;
   d.embedding_dimension = dimension;
   d.padding_index = padding_index;
   d.check();
-  const auto make = [d](const GraphPtr& graph, const TensorPtr& x, bool) {
+  if (data_type != DataType::kFloat32 && data_type != DataType::kFloat64) {
+    throw DataTypeError("[embedding] expected a table of float32 or float64 but got " +
+                        std::string(name(data_type)));
+  }
+  const auto make = [d, data_type](const GraphPtr& graph, const TensorPtr& x, bool) {
     // Fans of 1: the variance is 1.
     const TensorPtr table =
         Tensor::random(TensorDescriptor({d.embedding_count, d.embedding_dimension}),
                        RandomInitializerType::kXavier, 1, 1);
-    return graph->node(std::make_shared<Embedding>(d, table), x);
+    return graph->node(std::make_shared<Embedding>(d, in_type(data_type, table)), x);
   };
   return layer_block(call_text("embedding", count, dimension), make, Block::Kind::kIndices);
 }

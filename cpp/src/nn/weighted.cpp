@@ -24,20 +24,22 @@ TensorPtr uniform(const Shape& shape, double limit) {
 // variance of what follows stays. Elsewhere they have a sixth of that variance: logits begin small,
 // and what is normalized has steps that are large beside its weights.
 template <class L, class Options>
-LayerPtr weighted(const ConvolutionDescriptor& d, const Options& options, bool before_rectifier,
-                  const Shape& weights, const Shape& biases) {
+LayerPtr weighted(const TensorPtr& x, const ConvolutionDescriptor& d, const Options& options,
+                  bool before_rectifier, const Shape& weights, const Shape& biases) {
   const auto per_kernel = static_cast<double>(element_count(weights));
   const double fan_in = per_kernel / static_cast<double>(weights[0]);
   const double fan_out = per_kernel / static_cast<double>(weights[1]);
-  TensorPtr kernel = options.weights_init.is_given()
-                         ? options.weights_init.make(weights, fan_in, fan_out)
-                         : uniform(weights, std::sqrt((before_rectifier ? 6.0 : 1.0) / fan_in));
+  const TensorPtr kernel =
+      options.weights_init.is_given()
+          ? options.weights_init.make(weights, fan_in, fan_out)
+          : uniform(weights, std::sqrt((before_rectifier ? 6.0 : 1.0) / fan_in));
   TensorPtr bias;
   if (options.bias) {
-    bias = options.bias_init.is_given() ? options.bias_init.make(biases, fan_in, fan_out)
-                                        : Tensor::filled(TensorDescriptor(biases), 0);
+    bias = like_source(x, options.bias_init.is_given()
+                              ? options.bias_init.make(biases, fan_in, fan_out)
+                              : Tensor::filled(TensorDescriptor(biases), 0));
   }
-  return std::make_shared<L>(std::move(kernel), std::move(bias), d);
+  return std::make_shared<L>(like_source(x, kernel), std::move(bias), d);
 }
 
 template <class Options>
@@ -71,7 +73,7 @@ Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, s
       refuse_source(text, "(…, " + std::to_string(*inputs) + ")", x);
     }
     return graph->node(
-        weighted<FullyConnected>(d, options, before_rectifier,
+        weighted<FullyConnected>(x, d, options, before_rectifier,
                                  {outputs, d.input_feature_channel_count}, {outputs}),
         x);
   };
@@ -115,7 +117,7 @@ Block conv2d_block(const std::string& text, std::optional<std::int64_t> inputs,
     const std::int64_t first = transposed ? shape[1] : outputs;
     const std::int64_t second = (transposed ? outputs : shape[1]) / options.groups;
     return graph->node(
-        weighted<Convolution>(d, options, before_rectifier, {first, second, kernel.y, kernel.x},
+        weighted<Convolution>(x, d, options, before_rectifier, {first, second, kernel.y, kernel.x},
                               {1, outputs, 1, 1}),
         x);
   };

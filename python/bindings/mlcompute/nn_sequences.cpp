@@ -51,18 +51,25 @@ void bind_nn_sequences(py::module_& module) {
              "trained. Shapes: (N, T, C) to the same.",
              &nn::positional_embedding);
   def_function(module, "embedding", "Block",
-               {"count: int, dimension: int, *, padding_index: int | None = None"},
+               {"count: int, dimension: int, *, padding_index: int | None = None, data_type: "
+                "MLCDataType | DTypeLike = MLCDataType.FLOAT32"},
                "MLCEmbeddingLayer over a table of normal numbers. Shapes: indices (…) to "
-               "(…, dimension). Errors: ValueError.",
+               "(…, dimension). Types: the table's float32 or float64 is that of blocks behind it. "
+               "Errors: ValueError.",
                [](const Arguments& given) {
                  return nn::embedding(given.get<Count>("count"), given.get<Count>("dimension"),
-                                      given.optional<Count>("padding_index"));
+                                      given.optional<Count>("padding_index"),
+                                      given.get<DataType>("data_type"));
                });
   const std::string attention = "heads: int, *, dropout: float = 0.0, bias: bool = True";
   def_function(module, "attention", "Block", {attention, "inputs: int, " + attention},
                "MLCMultiheadAttentionLayer whose source is query, key and value. Shapes: (N, T, C) "
                "to the same. Errors: ValueError.",
                make_attention);
+  def_function(module, "permute", "Block", {"axes: Sequence[int]"},
+               "MLCTransposeLayer to this order of a sample's axes; 1 is the first one behind "
+               "the batch. Shapes: (N, T, C) to (N, C, T) by (2, 1). Errors: ValueError.",
+               [](const Arguments& given) { return nn::permute(given.get<Shape>("axes")); });
   def_function(module, "activation", "Block",
                {"name: str, a: float | None = None, b: float | None = None"},
                "MLCActivationLayer by name, with the descriptor's a and b; or MLCSoftmaxLayer, "
