@@ -1,5 +1,6 @@
 """A lower bound per workload: its arithmetic and compulsory traffic over what the machine does."""
 
+import math
 import shutil
 import subprocess
 import tempfile
@@ -56,11 +57,14 @@ class Work:
 
 
 def work(workload: w.Workload) -> Work:
-    """Three products per layer with weights; the first one needs no gradient of its source."""
+    """Three products per layer with weights; without anything trained before it, two.
+
+    The source of a workload that is not trained has a gradient like all others.
+    """
     total = Work()
     batch, *rest = workload.source
     total.parameters = sum(array.size for array in w.parameters(workload))
-    first = True
+    first = workload.trained
 
     def product(multiplications: int) -> None:
         nonlocal first
@@ -68,10 +72,12 @@ def work(workload: w.Workload) -> Work:
         first = False
 
     def walk(layers: tuple[w.Layer, ...], extent: int) -> int:
+        """Of squares of pixels the extent; of sequences the steps; else 1."""
+        nonlocal first
         for layer in layers:
             match layer:
                 case w.Dense(inputs, outputs):
-                    product(batch * inputs * outputs)
+                    product(batch * extent * inputs * outputs)
                 case w.Convolution(inputs, outputs, kernel, stride):
                     extent //= stride
                     result = batch * outputs * extent**2
@@ -81,12 +87,26 @@ def work(workload: w.Workload) -> Work:
                     extent //= stride or size
                 case w.GlobalAverage(size):
                     extent //= size
+                case w.Flatten():
+                    extent = 1
+                case w.LayerNorm():
+                    first = False
+                case w.Attention(width, _):
+                    for outputs in (3 * width, 2 * extent, width):
+                        product(batch * extent * width * outputs)
+                case w.Lstm(_, hidden, _):
+                    for inputs in layer.sources():
+                        product(batch * extent * inputs * 4 * hidden)
+                        product(batch * extent * hidden * 4 * hidden)
+                    extent = 1
+                case w.TokenMean():
+                    extent = 1
                 case w.Residual(body, shortcut):
                     before, extent = extent, walk(body, extent)
                     walk(shortcut, before)
         return extent
 
-    walk(workload.layers, rest[-1])
+    walk(workload.layers, rest[-1 if workload.images else 0] if len(rest) > 1 else 1)
     return total
 
 
@@ -96,9 +116,15 @@ def crossings(workload: w.Workload, element_bytes: int = 4) -> float:
     A parameter is read and written with what its optimizer keeps, and its gradient read. A
     convolution's result crosses nine times: written; read and written by normalization; read by
     the next layer and again for its weights' gradient; its gradient written, read with it by the
-    normalization's gradient, written; read by the convolution's.
+    normalization's gradient, written; read by the convolution's. Values of sequences are not
+    counted, because fused kernels need not write them. Where nothing is trained, a loss reads the
+    source and writes its gradient; a layer also writes its result, and reads the result's gradient
+    and the source once more.
     """
     total = work(workload)
+    if not workload.trained:
+        arrays = 2 if workload.classes else 5
+        return 8.0 * total.parameters + element_bytes * arrays * math.prod(workload.source)
     updates = 7 if workload.optimizer.name == "adam" else 5
     return 4.0 * updates * total.parameters + 9.0 * element_bytes * total.activations
 
@@ -106,8 +132,11 @@ def crossings(workload: w.Workload, element_bytes: int = 4) -> float:
 def traffic(workload: w.Workload, cache: int) -> float:
     """Bytes that must cross to memory: none where everything a step touches stays in the cache."""
     total = work(workload)
-    kept = 4 if workload.optimizer.name == "adam" else 3  # parameter, gradient, moments
-    if 4 * (kept * total.parameters + 2 * total.activations) <= cache:
+    kept = {"adam": 4, "sgd": 3, "none": 2}[workload.optimizer.name]  # with gradient and moments
+    values = 2 * total.activations
+    if not workload.trained:
+        values = (2 if workload.classes else 4) * math.prod(workload.source)
+    if 4 * (kept * total.parameters + values) <= cache:
         return 0
     return crossings(workload)
 

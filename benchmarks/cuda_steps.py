@@ -21,6 +21,7 @@ try:
 except ImportError:
     _testing = None
 
+TRAINED = [name for name in w.ON_CPU if w.WORKLOADS[name].trained]
 COMPARED = 3
 SECONDS = 1.0
 REPEATED = 2000
@@ -86,11 +87,11 @@ def report(workload: w.Workload, precision: str, profiled: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("workloads", nargs="*", choices=[[], *w.WORKLOADS])
+    parser.add_argument("workloads", nargs="*", choices=[[], *TRAINED])
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--precision", default="float32")
     arguments = parser.parse_args()
-    names = arguments.workloads or list(w.WORKLOADS)
+    names = arguments.workloads or TRAINED
     lines = [report(w.WORKLOADS[name], arguments.precision, arguments.profile) for name in names]
     print(f"{'workload':16}" + "".join(f"{name:>{width}}" for name, width in COLUMNS))
     print("\n".join(lines))

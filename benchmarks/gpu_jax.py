@@ -1,4 +1,4 @@
-"""The workloads in JAX on a GPU: one jitted step with donated buffers, float32 or TF32."""
+"""The workloads in JAX on a GPU: one jitted step with donated buffers."""
 
 import os
 
@@ -7,7 +7,12 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others need m
 from . import peer_jax
 from . import workloads as w
 
-PRECISIONS = {"float32": "float32", "tf32": "tensorfloat32"}
+# What products are computed in, and the type of their operands.
+PRECISIONS = {
+    "float32": ("float32", "float32"),
+    "tf32": ("tensorfloat32", "float32"),
+    "mixed_bfloat16": ("default", "bfloat16"),
+}
 
 
 class Session:
@@ -20,8 +25,9 @@ class Session:
             raise ValueError(f"JAX has no GPU here but {device}")
         if precision not in PRECISIONS:
             raise ValueError(f"JAX is measured in {', '.join(PRECISIONS)}, not in {precision}")
-        jax.config.update("jax_default_matmul_precision", PRECISIONS[precision])
-        session = peer_jax.Session(workload, 1, "")
+        products, kind = PRECISIONS[precision]
+        jax.config.update("jax_default_matmul_precision", products)
+        session = peer_jax.Session(workload, 1, "", peer_jax.jnp.dtype(kind))
         self.losses = [session.loss() for _ in range(3)]
         self.step, self.finish = session.submit, session.finish
         for _ in range(3):

@@ -1,7 +1,8 @@
 """The workloads in PyTorch on a GPU.
 
 eager, captured in a CUDA graph by hand, compiled, or whole: model and loss compiled together, and
-the step with the fused optimizer captured by hand; whole+update has the optimizer compiled as well.
+the step with the fused optimizer captured by hand; whole+update has the optimizer compiled as well,
+and max-autotune is that with the kernels that were fastest in trials.
 """
 
 import gc
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import workloads as w
-from .peer_torch import criterion_of, model_of, optimizer_of, torch
+from .peer_torch import criterion_of, model_of, optimizer_of, torch, trained
 
 
 class Session:
@@ -30,14 +31,16 @@ class Session:
         x, y = (torch.from_numpy(array).cuda() for array in w.data(workload))
         if workload.images and precision != "float32":
             model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
-        whole, captured = mode.startswith("whole"), mode not in ("eager", "compiled")
+        updates = mode in ("whole+update", "max-autotune")  # compiled
+        whole, captured = mode == "whole" or updates, mode not in ("eager", "compiled")
+        tuned = {"mode": "max-autotune-no-cudagraphs"} if mode == "max-autotune" else {}
         kind = {"capturable": True} if workload.optimizer.name == "adam" else {}
-        kind["fused" if mode != "whole+update" else "foreach"] = True
-        optimizer = optimizer_of(workload.optimizer, model.parameters(), **kind)
+        kind["foreach" if updates else "fused"] = True
+        optimizer = optimizer_of(workload.optimizer, trained(model), **kind)
         label = y.long() if workload.classes else y
         criterion = criterion_of(workload)
         forward = torch.compile(model, mode="reduce-overhead") if mode == "compiled" else model
-        update = torch.compile(optimizer.step) if mode == "whole+update" else optimizer.step
+        update = torch.compile(optimizer.step) if updates else optimizer.step
         types = {"mixed_bfloat16": torch.bfloat16, "mixed_float16": torch.float16}
         mixed = {"dtype": types[precision]} if precision in types else {"enabled": False}
 
@@ -45,7 +48,7 @@ class Session:
             with torch.autocast("cuda", **mixed):
                 return criterion(forward(x), label)
 
-        loss_of = torch.compile(loss_of) if whole else loss_of
+        loss_of = torch.compile(loss_of, **tuned) if whole else loss_of
 
         def step() -> Any:
             optimizer.zero_grad(set_to_none=not captured)

@@ -220,6 +220,8 @@ class Hand:
                 right = self.chain(shortcut)
                 self.sources.shape = after
                 return [Sum(on, left, right), self._relu()]
+            case _:
+                raise ValueError(f"the MPS layer is not measured with {layer}")
 
     def _relu(self) -> Filter:
         on = self.sources.on

@@ -1,10 +1,11 @@
 """python -m benchmarks.mps_steps: a step by ML Compute's graph, by MPS nodes and by MPS kernels."""
 
 import json
+import sys
 from typing import Any
 
 from .arguments import parsed, parser_of
-from .runner import Plan, measure
+from .runner import Plan, differing, measure
 from .table import table
 
 FORMS = ("ours", "mps:nodes", "mps:hand")
@@ -34,6 +35,8 @@ def main() -> None:
             print(table(measured), ratios(measured), sep="\n", end="\n\n", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps({"rows": rows}, indent=1) + "\n")
+    if odd := differing(rows):
+        sys.exit(odd)
 
 
 if __name__ == "__main__":

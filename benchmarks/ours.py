@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import traingraph as tg
 
 from . import workloads as w
@@ -15,12 +17,14 @@ class Network:
     def __init__(self, workload: w.Workload) -> None:
         self.graph = tg.MLCGraph()
         self.start = w.parameters(workload)
+        self.tensors: list[tg.MLCTensor] = []
         self.shape = workload.source
         self.x = tg.MLCTensor(shape=list(workload.source), data_type="float32")
         self.result = self.add(workload.layers, self.x)
 
     def tensor(self) -> tg.MLCTensor:
-        return tg.MLCTensor(data=next(self.start))
+        self.tensors.append(tg.MLCTensor(data=next(self.start)))
+        return self.tensors[-1]
 
     def add(self, layers: tuple[w.Layer, ...], x: tg.MLCTensor) -> tg.MLCTensor:
         for layer in layers:
@@ -65,12 +69,55 @@ class Network:
                 return self.flat(node(_pooling("average", size, size, 0), source=x))
             case w.Flatten():
                 return self.flat(x)
-            case w.Residual(body, shortcut):
+            case w.Residual(body, shortcut, linear):
                 joined = node(
                     tg.MLCArithmeticLayer(operation="add"),
                     sources=[self.add(body, x), self.add(shortcut, x)],
                 )
-                return node(tg.MLCActivationLayer.relu(), source=joined)
+                return joined if linear else node(tg.MLCActivationLayer.relu(), source=joined)
+            case w.Lstm():
+                return self.flat(node(self.lstm(layer), source=x))
+            case w.LayerNorm(width):
+                gamma, beta = self.tensor(), self.tensor()
+                normalization = tg.MLCLayerNormalizationLayer(
+                    normalized_shape=[width], beta=beta, gamma=gamma
+                )
+                return node(normalization, source=x)
+            case w.Gelu():
+                return node(tg.MLCActivationLayer.gelu(), source=x)
+            case w.Attention():
+                return node(self.attention(layer), sources=[x, x, x])
+            case w.TokenMean():
+                mean = tg.MLCReductionLayer(reduction_type="mean", dimension=1)
+                return self.flat(node(mean, source=x))
+
+    def parts(self, count: int) -> list[tg.MLCTensor]:
+        """A parameter of the table that is several ones here."""
+        return [tg.MLCTensor(data=part) for part in np.split(next(self.start), count)]
+
+    def lstm(self, layer: w.Lstm) -> tg.MLCLSTMLayer:
+        lists: dict[str, list[tg.MLCTensor]] = {
+            "input_weights": [], "hidden_weights": [], "biases": []
+        }  # fmt: skip
+        for _ in layer.sources():
+            for tensors in lists.values():
+                tensors += self.parts(4)
+        descriptor = tg.MLCLSTMDescriptor(
+            input_size=layer.inputs,
+            hidden_size=layer.hidden,
+            layer_count=layer.layers,
+            returns_sequences=False,
+        )
+        return tg.MLCLSTMLayer(descriptor=descriptor, **lists)
+
+    def attention(self, layer: w.Attention) -> tg.MLCMultiheadAttentionLayer:
+        descriptor = tg.MLCMultiheadAttentionDescriptor(
+            model_dimension=layer.width, head_count=layer.heads
+        )
+        weights, biases = self.parts(3), self.parts(3)
+        weights.append(self.tensor())
+        biases.append(self.tensor())
+        return tg.MLCMultiheadAttentionLayer(descriptor=descriptor, weights=weights, biases=biases)
 
     def flat(self, x: tg.MLCTensor) -> tg.MLCTensor:
         batch, *rest = x.descriptor.shape
@@ -101,6 +148,13 @@ def _pooling(kind: str, size: int, stride: int, padding: int) -> tg.MLCPoolingLa
     )
 
 
+def _loss(workload: w.Workload) -> tg.MLCLossLayer:
+    mean = tg.MLCReductionType.MEAN
+    if workload.classes:
+        return tg.MLCLossLayer.softmax_cross_entropy(reduction_type=mean)
+    return tg.MLCLossLayer.mean_squared_error(reduction_type=mean)
+
+
 def _optimizer(o: w.Optimizer) -> tg.MLCOptimizer:
     if o.name == "adam":
         return tg.MLCAdamOptimizer(learning_rate=o.rate)
@@ -129,13 +183,9 @@ class Session:
         network = Network(workload)
         x, y = w.data(workload)
         labels = tg.MLCTensor(shape=list(y.shape), data_type=str(y.dtype))
-        mean = tg.MLCReductionType.MEAN
-        loss = tg.MLCLossLayer.mean_squared_error(reduction_type=mean)
-        if workload.classes:
-            loss = tg.MLCLossLayer.softmax_cross_entropy(reduction_type=mean)
         self.training = tg.MLCTrainingGraph(
             graph_objects=[network.graph],
-            loss_layer=loss,
+            loss_layer=_loss(workload),
             optimizer=_optimizer(workload.optimizer),
         )
         self.training.add_inputs({"x": network.x}, loss_labels={"y": labels})
@@ -156,3 +206,44 @@ class Session:
 
     def loss(self) -> float:
         return float(self.step().result)
+
+
+class Gradients:
+    """A workload that is not trained: forward and gradient, one call each."""
+
+    def __init__(self, workload: w.Workload, threads: int, variant: str) -> None:
+        self.variant = variant
+        self.version = tg.__version__
+        tg.set_num_threads(threads)
+        self.network = network = Network(workload)
+        x, y = w.data(workload)
+        labels = tg.MLCTensor(shape=list(y.shape), data_type=str(y.dtype))
+        if workload.classes:
+            network.graph.node(_loss(workload), sources=[network.result], loss_labels=[labels])
+        self.training = training = tg.MLCTrainingGraph(graph_objects=[network.graph])
+        training.add_inputs({"x": network.x}, loss_labels={"y": labels} if workload.classes else {})
+        given = labels if workload.classes else training.allocate_user_gradient(network.result)
+        training.compile(device=variant or "cpu", options="compute_all_gradients")
+        bind = training.bind_and_write_data
+        bind({"x": x, "y": y}, for_inputs={"x": network.x, "y": given})
+        now = tg.MLCExecutionOptions.SYNCHRONOUS
+        # The result's gradient is copied, in every step.
+        write = {"write": partial(bind, {"y": y}, for_inputs={"y": given})}
+        self.phases: dict[str, Callable[[], Any]] = {
+            "forward": partial(training.execute_forward, options=now),
+            **({} if workload.classes else write),
+            "gradient": partial(training.execute_gradient, options=now),
+        }
+
+    def step(self) -> None:
+        for phase in self.phases.values():
+            phase()
+
+    def gradients(self) -> list[w.Array]:
+        """Of the source, then of the parameters."""
+        self.step()
+        of_source = self.training.gradient_tensor(for_input=self.network.x)
+        of_source.synchronize_data()
+        (layer, *_) = self.network.graph.layers
+        tensors = self.network.tensors
+        return [of_source.data, *(self.training.gradient_data(t, layer=layer) for t in tensors)]

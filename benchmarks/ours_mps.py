@@ -58,6 +58,8 @@ class Nodes:
                 self.sources.shape = after
                 both = mps.MPSNNAdditionNode(left_source=left, right_source=right)
                 node = mps.MPSCNNNeuronReLUNode(source=both.result_image, a=0.0)
+            case _:
+                raise ValueError(f"the MPS layer is not measured with {layer}")
         result: mps.MPSNNImageNode = node.result_image
         return result
 

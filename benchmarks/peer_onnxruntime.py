@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import workloads as w
+from .runner import OTHER_STEP
 
 onnx: Any = importlib.import_module("onnx")
 runtime: Any = importlib.import_module("onnxruntime")
@@ -26,6 +27,7 @@ class Network:
 
     def __init__(self, workload: w.Workload) -> None:
         self.starts = w.parameters(workload)
+        self.shape = workload.source  # of sequences, as they are now
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.trained: list[str] = []
@@ -42,9 +44,12 @@ class Network:
         self.constants.append(onnx.numpy_helper.from_array(np.ascontiguousarray(values), name))
         return name
 
-    def parameter(self) -> str:
-        self.trained.append(self.keep(next(self.starts)))
+    def parameter(self, turned: Callable[[w.Array], w.Array] = np.asarray) -> str:
+        self.trained.append(self.keep(turned(next(self.starts))))
         return self.trained[-1]
+
+    def constant(self, values: Any) -> str:
+        return self.add("Constant", value=onnx.numpy_helper.from_array(np.asarray(values)))
 
     def run(self, layers: tuple[w.Layer, ...], x: str) -> str:
         for layer in layers:
@@ -53,6 +58,8 @@ class Network:
 
     def one(self, layer: w.Layer, x: str) -> str:
         match layer:
+            case w.Dense() if len(self.shape) == 3:
+                return self.dense(x)
             case w.Dense():
                 return self.add("Gemm", x, self.parameter(), self.parameter(), transB=1)
             case w.Convolution(_, _, kernel, stride):
@@ -73,8 +80,65 @@ class Network:
                 return self.add("Flatten", self.add("GlobalAveragePool", x))
             case w.Flatten():
                 return self.add("Flatten", x)
-            case w.Residual(body, shortcut):
-                return self.add("Relu", self.add("Add", self.run(body, x), self.run(shortcut, x)))
+            case w.Residual(body, shortcut, linear):
+                joined = self.add("Add", self.run(body, x), self.run(shortcut, x))
+                return joined if linear else self.add("Relu", joined)
+            case w.LayerNorm():
+                result = self.add("LayerNormalization", x, self.parameter(), self.parameter())
+                self.nodes[-1].output.extend(f"{result}_{name}" for name in ("mean", "scale"))
+                return result
+            case w.Gelu():
+                return self.add("FastGelu", x, domain="com.microsoft")
+            case w.TokenMean():
+                self.shape = (self.shape[0], self.shape[2])
+                return self.add("ReduceMean", x, axes=[1], keepdims=0)
+            case w.Attention(width, heads):
+                return self.attention(x, width, heads)
+            case w.Lstm(_, hidden, layers):
+                x = self.add("Transpose", x, perm=[1, 0, 2])
+                for k in range(layers):
+                    x = self.lstm(x, hidden, last=k == layers - 1)
+                self.shape = (self.shape[0], hidden)
+                return x
+
+    def dense(self, x: str) -> str:
+        """Of a sequence."""
+        product = self.add("MatMul", x, self.parameter(np.transpose))
+        return self.add("Add", product, self.parameter())
+
+    def attention(self, x: str, width: int, heads: int) -> str:
+        parts = [f"{x}_{name}" for name in ("query", "key", "value")]
+        self.add("Split", self.dense(x), to=parts[0], axis=2)
+        self.nodes[-1].output.extend(parts[1:])
+        split = self.constant([*self.shape[:2], heads, width // heads])
+        orders = [0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3]
+        query, key, value = (
+            self.add("Transpose", self.add("Reshape", part, split), perm=order)
+            for part, order in zip(parts, orders, strict=True)
+        )
+        scale = self.constant(np.float32((width // heads) ** -0.5))
+        weights = self.add("Softmax", self.add("Mul", self.add("MatMul", query, key), scale))
+        found = self.add("Transpose", self.add("MatMul", weights, value), perm=[0, 2, 1, 3])
+        return self.dense(self.add("Reshape", found, self.constant(list(self.shape))))
+
+    def lstm(self, x: str, hidden: int, last: bool) -> str:
+        """One layer of (T, N, features), with the gates in ONNX's order."""
+
+        def turned(p: w.Array) -> w.Array:
+            i, f, g, o = np.split(p, 4)
+            return np.concatenate([i, o, f, g])[None]
+
+        weights = [self.parameter(turned) for _ in range(2)]
+        zeros = self.constant(np.zeros((1, 4 * hidden), "f"))
+        biases = self.add("Concat", self.parameter(turned), zeros, axis=1)
+        # The gradient needs what LSTM may leave out: first states, and all results.
+        states = [self.constant(np.zeros((1, self.shape[0], hidden), "f")) for _ in range(2)]
+        sources = x, *weights, biases, "", *states
+        every = self.add("LSTMTraining", *sources, hidden_size=hidden, domain="com.microsoft")
+        results = ("last", "cell", "cells", "gates")
+        self.nodes[-1].output.extend([f"{every}_{name}" for name in results])
+        axis = self.constant([0 if last else 1])
+        return self.add("Squeeze", f"{every}_last" if last else every, axis)
 
 
 def _model(network: Network, workload: w.Workload) -> Any:
@@ -87,7 +151,9 @@ def _model(network: Network, workload: w.Workload) -> Any:
         [onnx.helper.make_tensor_value_info("result", float_type, result)],
         network.constants,
     )
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 15)])
+    versions = {"": 17 if len(workload.source) == 3 else 15, "com.microsoft": 1}
+    sets = [onnx.helper.make_opsetid(*version) for version in versions.items()]
+    model = onnx.helper.make_model(graph, opset_imports=sets)
     model.ir_version = 8
     return model
 
@@ -97,7 +163,7 @@ class Session:
         runtime.set_default_logger_severity(3)  # or it tells of each of its passes
         self.version: str = runtime.__version__
         adam = workload.optimizer.name == "adam"
-        self.variant = variant or ("" if adam else "SGD without momentum")
+        self.variant = variant or ("" if adam else OTHER_STEP)
         self.phases: dict[str, Callable[[], Any]] = {}
         network = Network(workload)
         kinds = artifacts.LossType

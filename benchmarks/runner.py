@@ -24,6 +24,9 @@ TUNED = {
 MKL_ANSWER = "int mkl_serv_intel_cpu_true(void) { return 1; }"
 
 
+OTHER_STEP = "SGD without momentum"
+
+
 @dataclass(frozen=True)
 class Plan:
     peers: Sequence[str]
@@ -161,3 +164,10 @@ def _compare_losses(rows: list[Row]) -> None:
     for row in known:
         pairs = zip(row["losses"], known[0]["losses"], strict=True)
         row["same_losses"] = all(abs(a - b) <= 5e-3 * abs(b) + 1e-4 for a, b in pairs)
+
+
+def differing(rows: list[Row]) -> str:
+    """The rows whose losses differ, but for those of a step that is known to be another one."""
+    odd = [row for row in rows if not row.get("same_losses", True)]
+    names = [f"{row['workload']} {row['peer']}" for row in odd if row.get("variant") != OTHER_STEP]
+    return f"losses differ: {', '.join(names)}" if names else ""

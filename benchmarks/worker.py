@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .workloads import WORKLOADS
+import numpy as np
+
+from .workloads import WORKLOADS, Workload
 
 MODULES = {
     "ours": "ours",
@@ -76,10 +78,26 @@ def timed_phases(phases: dict[str, Callable[[], Any]], seconds: float) -> dict[s
     """The phases in turn, each call a sample."""
     samples: dict[str, Samples] = {name: [] for name in phases}
     end = time.perf_counter() + seconds
-    while phases and (not samples["update"] or time.perf_counter() < end):
+    while phases and (not all(samples.values()) or time.perf_counter() < end):
         for name, call in phases.items():
             samples[name].append(sample(call, 1))
     return samples
+
+
+def session_of(peer: str, workload: Workload, threads: int) -> Any:
+    library, _, variant = peer.partition(":")
+    module = importlib.import_module(f".{MODULES[library]}", __package__)
+    kind = getattr(module, "Session" if workload.trained else "Gradients", None)
+    if kind is None:
+        raise ValueError(f"{library} is measured in training steps, and {workload.name} is none")
+    return kind(workload, threads, variant)
+
+
+def compared(session: Any) -> list[float]:
+    """What all libraries agree on: three losses, or the sum of each gradient's magnitudes."""
+    if hasattr(session, "gradients"):
+        return [float(np.abs(values).sum(dtype="d")) for values in session.gradients()]
+    return [session.loss() for _ in range(3)]
 
 
 def answer(session: Any, question: dict[str, Any]) -> Any:
@@ -102,11 +120,9 @@ def main() -> None:
 
     request = json.loads(sys.stdin.readline())
     try:
-        library, _, variant = request["peer"].partition(":")
-        module = importlib.import_module(f".{MODULES[library]}", __package__)
         start = time.perf_counter()
-        session = module.Session(WORKLOADS[request["workload"]], request["threads"], variant)
-        losses = [session.loss() for _ in range(3)]
+        session = session_of(request["peer"], WORKLOADS[request["workload"]], request["threads"])
+        losses = compared(session)
         first = time.perf_counter() - start
         for _ in range(3):
             session.step()

@@ -12,7 +12,7 @@ Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Dense:
-    """(N, inputs) to (N, outputs), with a bias."""
+    """(…, inputs) to (…, outputs), with a bias."""
 
     inputs: int
     outputs: int
@@ -61,18 +61,59 @@ class GlobalAverage:
 
 @dataclass(frozen=True)
 class Residual:
-    """relu(body(x) + shortcut(x)); an empty shortcut is x itself."""
+    """body(x) + shortcut(x), then ReLU unless it is linear; an empty shortcut is x itself."""
 
     body: tuple["Layer", ...]
-    shortcut: tuple["Layer", ...]
+    shortcut: tuple["Layer", ...] = ()
+    linear: bool = False
 
 
-Layer = Dense | Convolution | BatchNorm | Relu | MaxPool | Flatten | GlobalAverage | Residual
+@dataclass(frozen=True)
+class Lstm:
+    """(N, T, inputs) to (N, hidden), the last step of the last layer; one bias per gate."""
+
+    inputs: int
+    hidden: int
+    layers: int
+
+    def sources(self) -> Iterator[int]:
+        """What each layer reads."""
+        yield from [self.inputs] + [self.hidden] * (self.layers - 1)
+
+
+@dataclass(frozen=True)
+class LayerNorm:
+    """Over the last axis."""
+
+    width: int
+
+
+@dataclass(frozen=True)
+class Gelu:
+    """In its form with tanh."""
+
+
+@dataclass(frozen=True)
+class Attention:
+    """Of (N, T, width) to itself; projections of query, key, value and result have biases."""
+
+    width: int
+    heads: int
+
+
+@dataclass(frozen=True)
+class TokenMean:
+    """(N, T, width) to (N, width)."""
+
+
+Images = Convolution | BatchNorm | MaxPool | Flatten | GlobalAverage
+Sequences = Lstm | LayerNorm | Gelu | Attention | TokenMean
+Layer = Dense | Relu | Residual | Images | Sequences
 
 
 @dataclass(frozen=True)
 class Optimizer:
-    name: str  # adam or sgd
+    name: str  # adam, sgd, or none
     rate: float = 1e-3
     momentum: float = 0.0
     decay: float = 0.0
@@ -84,11 +125,16 @@ class Workload:
     source: tuple[int, ...]  # with the batch
     layers: tuple[Layer, ...]
     optimizer: Optimizer
-    classes: int  # 0: mean squared error
+    classes: int  # 0: mean squared error; without an optimizer the result's gradient is given
 
     @property
     def images(self) -> bool:
         return len(self.source) == 4
+
+    @property
+    def trained(self) -> bool:
+        """Else a step is forward and gradient alone, that of the source too."""
+        return self.optimizer.name != "none"
 
 
 def _perceptron(*widths: int) -> tuple[Layer, ...]:
@@ -142,11 +188,21 @@ def _resnet50() -> tuple[Layer, ...]:
     return (*layers, GlobalAverage(7), Dense(2048, 1000))
 
 
+def _encoder(blocks: int, width: int, heads: int) -> tuple[Layer, ...]:
+    attended = Residual((LayerNorm(width), Attention(width, heads)), linear=True)
+    wide = 4 * width
+    body = LayerNorm(width), Dense(width, wide), Gelu(), Dense(wide, width)
+    block = attended, Residual(body, linear=True)
+    return (*block * blocks, LayerNorm(width), TokenMean(), Dense(width, 10))
+
+
 _LENET = (
     *(Convolution(1, 32), BatchNorm(32), Relu(), Convolution(32, 64), BatchNorm(64), Relu()),
     *(MaxPool(2), Flatten(), *_perceptron(1024, 128, 10)),
 )
 _ADAM = Optimizer("adam")
+_SLOW = Optimizer("adam", 1e-4)  # so that twelve blocks train from the first step on
+_NONE = Optimizer("none")
 
 WORKLOADS = {
     w.name: w
@@ -166,16 +222,29 @@ WORKLOADS = {
             Optimizer("sgd", 0.01, 0.9, 1e-4),
             1000,
         ),
+        Workload("lstm", (32, 64, 256), (Lstm(256, 256, 2), Dense(256, 10)), _ADAM, 10),
+        Workload("transformer", (16, 128, 256), _encoder(4, 256, 8), _SLOW, 10),
+        Workload("transformer_base", (16, 512, 768), _encoder(12, 768, 12), _SLOW, 10),
+        Workload("bn_micro", (32, 64, 56, 56), (BatchNorm(64),), _NONE, 0),
+        Workload("conv_micro", (16, 64, 56, 56), (Convolution(64, 64),), _NONE, 0),
+        Workload("ce_micro", (4096, 1000), (), _NONE, 1000),
     )
+}
+ON_CPU = [name for name in WORKLOADS if name != "transformer_base"]
+# What a GPU is given, and the batches there.
+ON_GPU = {
+    "mlp_small": (32,),
+    "mlp_large": (256,),
+    "lenet_digits": (1, 8, 64, 512),
+    "resnet18_cifar": (256,),
+    "resnet50_224": (128,),
+    "lstm": (32,),
+    "transformer": (16,),
+    "transformer_base": (16,),
 }
 
 
-# What a GPU is given at once.
-GPU_BATCHES = {"resnet18_cifar": 256, "resnet50_224": 128}
-
-
-def for_gpu(workload: Workload) -> Workload:
-    batch = GPU_BATCHES.get(workload.name, workload.source[0])
+def of_batch(workload: Workload, batch: int) -> Workload:
     return replace(workload, source=(batch, *workload.source[1:]))
 
 
@@ -189,26 +258,39 @@ def walk(layers: tuple[Layer, ...]) -> Iterator[Layer]:
 
 
 def parameters(workload: Workload) -> Iterator[Array]:
-    """What each layer of walk() starts from: weights and biases, or gamma and beta."""
+    """What each layer of walk() starts from: weights, then biases, or gamma and beta."""
     random = np.random.default_rng(0)
+
+    def normal(inputs: int, *shape: int) -> Array:
+        return (random.standard_normal(shape) / np.sqrt(inputs)).astype("f")
+
     for layer in walk(workload.layers):
-        if isinstance(layer, Dense):
-            scale = np.sqrt(layer.inputs)
-            yield (random.standard_normal((layer.outputs, layer.inputs)) / scale).astype("f")
-            yield np.zeros(layer.outputs, "f")
-        elif isinstance(layer, Convolution):
-            shape = (layer.outputs, layer.inputs, layer.kernel, layer.kernel)
-            scale = np.sqrt(layer.inputs * layer.kernel**2)
-            yield (random.standard_normal(shape) / scale).astype("f")
-        elif isinstance(layer, BatchNorm):
-            yield np.ones(layer.channels, "f")
-            yield np.zeros(layer.channels, "f")
+        match layer:
+            case Dense(inputs, outputs):
+                yield normal(inputs, outputs, inputs)
+                yield np.zeros(outputs, "f")
+            case Convolution(inputs, outputs, kernel, _):
+                yield normal(inputs * kernel**2, outputs, inputs, kernel, kernel)
+            case BatchNorm(width) | LayerNorm(width):
+                yield np.ones(width, "f")
+                yield np.zeros(width, "f")
+            case Attention(width, _):
+                for results in (3 * width, width):  # of query, key and value; of the result
+                    yield normal(width, results, width)
+                    yield np.zeros(results, "f")
+            case Lstm(_, hidden, _):
+                for inputs in layer.sources():  # of the gates input, forget, cell, output
+                    yield normal(inputs, 4 * hidden, inputs)
+                    yield normal(hidden, 4 * hidden, hidden)
+                    yield np.zeros(4 * hidden, "f")
 
 
 def data(workload: Workload) -> tuple[Array, npt.NDArray[np.float32 | np.int32]]:
-    """A source and its labels: classes, or numbers of the result's shape."""
+    """A source and its labels: classes, or numbers of the result's shape, or its gradient."""
     random = np.random.default_rng(1)
     x = random.standard_normal(workload.source).astype("f")
-    if workload.classes == 0:
+    if workload.classes:
+        return x, random.integers(0, workload.classes, len(x)).astype(np.int32)
+    if workload.trained:
         return x, 2 * x + 5
-    return x, random.integers(0, workload.classes, len(x)).astype(np.int32)
+    return x, random.standard_normal(workload.source).astype("f")

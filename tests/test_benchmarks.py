@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +14,35 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bound, mps_steps, ours, ours_mps, runner, table, workloads  # noqa: E402
+from benchmarks import bound, gpu, mps_steps, ours, ours_mps, runner, table, worker  # noqa: E402
+from benchmarks import workloads as w  # noqa: E402
 from benchmarks.worker import timed, timed_phases  # noqa: E402
 
+PEERS = ["torch", "torch:tuned", "jax", "onnxruntime"]
+MICROS = ("bn_micro", "conv_micro", "ce_micro")
+# Small networks of the layers that sequences need.
+SEQUENCES = {
+    "lstm": ((3, 5, 4), (w.Lstm(4, 6, 2), w.Dense(6, 4))),
+    "encoder": ((3, 5, 8), w._encoder(2, 8, 2)),
+}
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+
+def run(*words: str, module: str = "benchmarks") -> subprocess.CompletedProcess[str]:
     paths = [str(ROOT), *(path for path in sys.path if path)]
+    rounds = ["--rounds=1"] if module == "benchmarks" else []
     return subprocess.run(
-        [sys.executable, "-m", "benchmarks", *words, "--rounds=1", "--seconds=0.001"],
+        [sys.executable, "-m", module, *words, "--seconds=0.001", *rounds],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,
         check=False,
         timeout=600,
     )
+
+
+def needs(peer: str) -> None:
+    if importlib.util.find_spec(peer.partition(":")[0]) is None:
+        pytest.skip(f"{peer} is not installed")
 
 
 def test_ours_alone(tmp_path: Path) -> None:
@@ -47,17 +63,68 @@ def test_ours_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.programs
-@pytest.mark.parametrize("peer", ["torch", "torch:tuned", "jax", "onnxruntime"])
+@pytest.mark.parametrize("peer", PEERS)
 def test_peers_compute_the_same(peer: str) -> None:
-    if importlib.util.find_spec(peer.partition(":")[0]) is None:
-        pytest.skip(f"{peer} is not installed")
+    needs(peer)
     plan = runner.Plan(["ours", peer], rounds=1, seconds=0.001)
-    for workload in ("linreg", "policy", "mlp_small", "lenet_digits"):
-        for row in runner.measure(workload, 1, plan):
-            assert "error" not in row, row
-            # onnxruntime's SGD has no momentum, which moves losses from the third one on.
-            same = row["same_losses"] or row["variant"] == "SGD without momentum"
-            assert same, (workload, row["losses"])
+    for workload in ("linreg", "policy", "mlp_small", "lenet_digits", "lstm", "transformer"):
+        rows = runner.measure(workload, 1, plan)
+        assert not any("error" in row for row in rows), rows
+        # onnxruntime's SGD has no momentum, which moves losses from the third one on.
+        assert not runner.differing(rows), (workload, [row["losses"] for row in rows])
+
+
+@pytest.mark.programs
+@pytest.mark.parametrize("peer", PEERS)
+def test_peers_have_the_same_gradients(peer: str) -> None:
+    needs(peer)
+    plan = runner.Plan(["ours", peer], rounds=1, seconds=0.001)
+    for workload in MICROS:
+        rows = runner.measure(workload, 1, plan)
+        if peer == "onnxruntime":
+            assert f"{workload} is none" in rows[1]["error"]
+        else:
+            assert not any("error" in row for row in rows), rows
+            assert not runner.differing(rows), (workload, [row["losses"] for row in rows])
+
+
+@pytest.mark.parametrize("peer", ["torch", "jax", "onnxruntime"])
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_are_the_same_in_small(name: str, peer: str) -> None:
+    needs(peer)
+    source, layers = SEQUENCES[name]
+    small = w.Workload(name, source, layers, w.Optimizer("adam"), 4)
+    expected, found = (
+        [session.loss() for _ in range(5)]
+        for session in (worker.session_of(each, small, 1) for each in ("ours", peer))
+    )
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert expected[4] < expected[0]
+
+
+@pytest.mark.parametrize("peer", ["torch", "torch:tuned", "jax"])
+@pytest.mark.parametrize(
+    ("source", "layers", "classes"),
+    [
+        ((4, 8, 6, 6), (w.BatchNorm(8),), 0),
+        ((4, 8, 6, 6), (w.Convolution(8, 8),), 0),
+        ((16, 10), (), 10),
+    ],
+)
+def test_gradients_are_the_same_in_small(
+    peer: str, source: tuple[int, ...], layers: tuple[w.Layer, ...], classes: int
+) -> None:
+    needs(peer)
+    small = w.Workload("small", source, layers, w.Optimizer("none"), classes)
+    sessions = [worker.session_of(each, small, 1) for each in ("ours", peer)]
+    of_ours, of_peer = (worker.compared(session) for session in sessions)
+    assert len(of_ours) == 1 + sum(1 for _ in w.parameters(small))
+    assert of_ours == pytest.approx(of_peer, rel=1e-4)
+    assert min(of_ours) > 0
+    of_source, found = (session.gradients()[0] for session in sessions)
+    if peer == "jax" and len(source) == 4:
+        found = np.moveaxis(found, -1, 1)
+    np.testing.assert_allclose(of_source, found, rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize("workload", ["linreg", "mlp_small", "lenet_digits"])
@@ -72,17 +139,25 @@ def test_the_mps_layer_computes_the_same(workload: str) -> None:
 def test_residual_networks_of_the_mps_layer() -> None:
     """Sums, their gradients, strides, and an average: what resnet18_cifar has, in small."""
     layers = (
-        *(workloads.Convolution(3, 16), workloads.BatchNorm(16), workloads.Relu()),
-        *(workloads._block(16, 16, 1), workloads._block(16, 32, 2)),
-        *(workloads.GlobalAverage(4), workloads.Dense(32, 10)),
+        *(w.Convolution(3, 16), w.BatchNorm(16), w.Relu()),
+        *(w._block(16, 16, 1), w._block(16, 32, 2)),
+        *(w.GlobalAverage(4), w.Dense(32, 10)),
     )
-    rule = workloads.Optimizer("sgd", 0.01, 0.9, 5e-4)
-    small = workloads.Workload("small", (4, 3, 8, 8), layers, rule, 10)
+    rule = w.Optimizer("sgd", 0.01, 0.9, 5e-4)
+    small = w.Workload("small", (4, 3, 8, 8), layers, rule, 10)
     expected = [session.loss() for session in [ours.Session(small, 1, "")] for _ in range(5)]
     for form in ("nodes", "hand"):
         session = ours_mps.Session(small, 1, form)
         assert [session.loss() for _ in range(5)] == pytest.approx(expected, rel=2e-5)
     assert expected[4] < expected[0]
+
+
+def test_the_mps_layer_has_no_sequences() -> None:
+    for form in ("nodes", "hand"):
+        with pytest.raises(ValueError, match="not measured with Lstm"):
+            worker.session_of(f"mps:{form}", w.WORKLOADS["lstm"], 1)
+    with pytest.raises(ValueError, match="ce_micro is none"):
+        worker.session_of("mps:nodes", w.WORKLOADS["ce_micro"], 1)
 
 
 def test_a_peer_that_fails_is_told_and_skipped() -> None:
@@ -102,6 +177,43 @@ def test_losses_are_compared() -> None:
     rows = [{"losses": [2.0, 1.0, 0.5]}, {"losses": [2.0, 1.001, 0.5]}, {"losses": [2.0, 1.1, 0.5]}]
     runner._compare_losses(rows)
     assert [row["same_losses"] for row in rows] == [True, True, False]
+    for row in rows:
+        row |= {"workload": "net", "peer": "jax"}
+    assert runner.differing(rows) == "losses differ: net jax"
+    rows[2]["variant"] = "SGD without momentum"
+    assert runner.differing(rows) == ""
+
+
+def test_losses_on_a_gpu_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program itself, with the host in the place of the GPU and of one peer."""
+    made = ours.Session
+
+    def on_host(workload: w.Workload, threads: int, device: str, *more: object) -> ours.Session:
+        assert (device, *more) == ("cuda", "tf32", None)
+        return made(workload, threads, "cpu")
+
+    class Peer(gpu.Ours):
+        def __init__(self, workload: w.Workload, mode: str, precision: str) -> None:
+            super().__init__(workload, precision)
+            self.losses[2] += {"eager": 0.001, "captured": 0.1}[mode]
+
+    monkeypatch.setattr(ours, "Session", on_host)
+    monkeypatch.setattr(gpu, "_torch", lambda: types.SimpleNamespace(Session=Peer))
+    rows = gpu.measure(w.of_batch(w.WORKLOADS["mlp_small"], 8), "tf32", ["eager", "captured"], 0)
+    assert [(row["peer"], row["batch"], row["same_losses"]) for row in rows] == [
+        ("traingraph", 8, True),
+        ("torch eager", 8, True),
+        ("torch captured", 8, False),
+    ]
+
+
+def test_workloads_of_a_gpu() -> None:
+    assert all(w.WORKLOADS[name].trained for name in w.ON_GPU)
+    assert set(gpu.AUTOTUNED) <= set(w.ON_GPU)
+    assert w.of_batch(w.WORKLOADS["lenet_digits"], 8).source == (8, 1, 8, 8)
+    done = run("--workloads=resnet", module="benchmarks.gpu")
+    assert done.returncode == 2
+    assert "lenet_digits" in done.stderr
 
 
 def test_quantiles() -> None:
@@ -123,26 +235,44 @@ def test_timing_counts_calls() -> None:
 
 @pytest.mark.programs
 def test_tables_are_the_same_each_time() -> None:
-    for workload in workloads.WORKLOADS.values():
-        first, second = (list(workloads.parameters(workload)) for _ in range(2))
+    for workload in w.WORKLOADS.values():
+        first, second = (list(w.parameters(workload)) for _ in range(2))
         assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
-        x, labels = workloads.data(workload)
+        x, labels = w.data(workload)
         assert x.shape == workload.source
         assert len(labels) == workload.source[0]
+    assert set(w.ON_CPU) | set(w.ON_GPU) == set(w.WORKLOADS)
 
 
 def test_work_of_known_networks() -> None:
-    small = bound.work(workloads.WORKLOADS["mlp_small"])
+    small = bound.work(w.WORKLOADS["mlp_small"])
     products = 64 * 128 + 128 * 64 + 64 * 10
     assert small.operations == 2 * 32 * (3 * products - 64 * 128)
     assert small.parameters == products + 128 + 64 + 10
-    resnet = bound.work(workloads.WORKLOADS["resnet18_cifar"])
+    resnet = bound.work(w.WORKLOADS["resnet18_cifar"])
     assert resnet.parameters == 11_173_962  # as published for ten classes
     assert resnet.operations == pytest.approx(213e9, abs=0.5e9)
 
 
+def test_work_of_sequences_and_gradients() -> None:
+    lstm = bound.work(w.WORKLOADS["lstm"])
+    tokens = 32 * 64
+    product = 2 * tokens * 1024 * 256
+    assert lstm.operations == product * (3 * 4 - 1) + 3 * 2 * 32 * 256 * 10
+    encoder = bound.work(w.WORKLOADS["transformer"])
+    products, scores = 16 * 128 * 12 * 256**2, 16 * 2 * 128 * 128 * 256
+    assert encoder.operations == 3 * 2 * (4 * (products + scores) + 16 * 256 * 10)
+    base = bound.work(w.WORKLOADS["transformer_base"])
+    assert base.parameters == 12 * (12 * 768**2 + 13 * 768) + 2 * 768 + 7690
+    assert bound.work(w.WORKLOADS["conv_micro"]).operations == 3 * 2 * 16 * 56**2 * 9 * 64**2
+    images, scores = 32 * 64 * 56 * 56, 4096 * 1000
+    assert bound.traffic(w.WORKLOADS["bn_micro"], 0) == 4 * 5 * images + 8 * 128
+    assert bound.traffic(w.WORKLOADS["ce_micro"], 0) == 4 * 2 * scores
+    assert bound.traffic(w.WORKLOADS["ce_micro"], 1 << 30) == 0
+
+
 def test_traffic_only_beyond_the_cache() -> None:
-    large = workloads.WORKLOADS["mlp_large"]
+    large = w.WORKLOADS["mlp_large"]
     assert bound.traffic(large, cache=1 << 30) == 0
     assert bound.traffic(large, cache=1 << 20) == 4 * 7 * bound.work(large).parameters
 
