@@ -129,7 +129,7 @@ def test_both_programs_compute_values_again(name: str, device: str) -> None:
     whole = int(found.group(1))
     more = inputs(name, ROWS).nbytes + 4 * ROWS  # where smaller batches are filled up
     # Where batch norm that counts rows is written as ops, more is kept.
-    bound = whole + more + 2048 if device in DEVICES else total
+    bound = whole + more + 2048 if device in DEVICES else total + 1
     # A GPU's copies of smaller batches are no part of the plan.
     assert whole + (device in DEVICES) <= least(training, device) < bound
 
