@@ -157,6 +157,14 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
   LossDescriptor d;
   d.type = loss_named(name, "loss");
   d.reduction = ReductionType::kNone;
+  const bool of_classes =
+      d.type == LossType::kSoftmaxCrossEntropy || d.type == LossType::kCategoricalCrossEntropy;
+  const Expression& given_labels = *labels.expression();
+  if (of_classes && given_labels.sources.empty() && !given_labels.input) {
+    throw InvalidArgument("[loss] expected labels of '" + name +
+                          "': an input of classes (int32) or of their probabilities, but got " +
+                          labels.text() + ", which would be the probability of every class");
+  }
   return made("loss", {prediction, labels}, [d](Drawing& drawing, const Sources& sources, bool) {
     const TensorPtr& p = sources[0];
     const Shape& shape = p->descriptor().shape;

@@ -222,7 +222,13 @@ std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
 // A path, or whether to go on from where the graph stands.
 std::optional<std::string> to_resume(py::handle value, const Where& where) {
   if (value.is_none() || value.ptr() == Py_False) return std::nullopt;
-  return value.ptr() == Py_True ? std::string() : to_path(value, where);
+  if (value.ptr() == Py_True) return std::string();
+  std::string path = to_path(value, where);
+  if (path.empty()) {  // which would be True
+    throw InvalidArgument("[" + where.subject +
+                          "] expected resume: a path, True or False but got an empty text");
+  }
+  return path;
 }
 
 // What tqdm draws while a fit runs.
