@@ -294,8 +294,8 @@ def loss_fails(block: nn.Block) -> None:
 
 
 def compilation_fails(block: nn.Block) -> None:
-    x = nn.Input(5, data_type="float64")
-    nn.model(inputs=x, outputs=block(x), loss="mse", device="cpu")
+    x, wide = nn.Input(5), nn.Input(4, data_type="float64")
+    nn.model(inputs=[x, wide], outputs=block(x) + wide, loss="mse", device="cpu")
 
 
 def nothing_is_trained(block: nn.Block) -> None:
