@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const Lane lane;
   load_rows_of<kFeatures, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
   load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
-  Sums results[kGroups][kFeatures / 8];
+  WarpSums results[kGroups][kFeatures / 8];
   float largest[kGroups][2], totals[kGroups][2] = {};
 #pragma unroll
   for (int k = 0; k < 2 * kGroups; ++k) largest[k / 2][k % 2] = -infinity<float>();
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
     __syncthreads();
     const S* const k = tiles + stage * kTiles;
-    Sums sums[kGroups][kCount];
+    WarpSums sums[kGroups][kCount];
     Products::template dot<kFeatures>(q + lane.warp * 16 * kGroups * kPitch, k, sums);
     score<false>(task, at, lane, key, sums);
 #pragma unroll

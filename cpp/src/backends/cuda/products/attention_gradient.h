@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
 #pragma unroll
   for (int m = 0; m < kGroups; ++m) {
     const int from = (lane.warp * kGroups + m) * 16 * kPitch;
-    Sums products[1][2];
+    WarpSums products[1][2];
     Products::template dot<kFeatures>(dy + from, tiles + from, products);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += kAttentionThreads) {
     known.load(task, slopes, at, at.first + own, own);
   }
-  Sums results[kGroups][kFeatures / 8];
+  WarpSums results[kGroups][kFeatures / 8];
   const int first = lane.warp * 16 * kGroups * kPitch;
   int stage = 0;
   for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
     __syncthreads();
     const S* const k = tiles + stage * kTiles;
-    Sums scores[kGroups][kCount], products[kGroups][kCount];
+    WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dot<kFeatures>(q + first, k, scores);
     Products::template dot<kFeatures>(dy + first, k + kColumns * kPitch, products);
     slope<kExact, false>(task, at, lane, key, known, scores, products);
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   load_rows_of<kFeatures, Tiles::kRows>(task, at, task.k, task.keys, at.first, k);
   load_rows_of<kFeatures, Tiles::kRows>(task, at, task.v, task.keys, at.first, v);
   load(0, 0);
-  Sums dk[kGroups][kResults / 8], dv[kGroups][kResults / 8];
+  WarpSums dk[kGroups][kResults / 8], dv[kGroups][kResults / 8];
   const int first = lane.warp * 16 * kGroups * kPitch;
   int stage = 0;
   for (std::int64_t query = 0; query < task.queries; query += kColumns, stage ^= 1) {
@@ -112,7 +112,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     __syncthreads();
     const S* const q = tiles + stage * kTiles;
     const S* const dy = q + kColumns * kPitch;
-    Sums scores[kGroups][kCount], products[kGroups][kCount];
+    WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dot<kFeatures>(k + first, q, scores);
     Products::template dot<kFeatures>(v + first, dy, products);
     slope<kExact, true>(task, at, lane, query, known[stage], scores, products);
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const std::int64_t end = shares ? task.samples * task.heads : matrix + 1;
   const Lane lane;
   const int first = lane.warp * 16 * kGroups * kPitch;
-  Sums results[kGroups][kCount];
+  WarpSums results[kGroups][kCount];
   for (std::int64_t head = shares ? 0 : matrix; head < end; ++head) {
     const Place at{head / task.heads, head % task.heads, queries};
     load_rows_of<kFeatures, kRows>(task, at, task.q, task.queries, queries, q);
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     }
     wait_for_async_copies();
     __syncthreads();
-    Sums scores[kGroups][kCount], products[kGroups][kCount];
+    WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dot<kFeatures>(q + first, k, scores);
     Products::template dot<kFeatures>(dy + first, v, products);
     slope<kExact, false>(task, at, lane, key, known, scores, products);

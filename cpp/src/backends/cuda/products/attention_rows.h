@@ -84,7 +84,7 @@ __device__ inline float row_sum(float x) {
 template <class S, int kGroups, int kCount>
 __device__ void store_sums(const AttentionTask<S>& task, const Place& at, const Lane& lane, S* to,
                            std::int64_t rows, int first_feature,
-                           const Sums (&sums)[kGroups][kCount],
+                           const WarpSums (&sums)[kGroups][kCount],
                            const float (&factors)[kGroups][2]) {
 #pragma unroll
   for (int k = 0; k < 2 * kGroups; ++k) {

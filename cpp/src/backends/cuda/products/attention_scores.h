@@ -9,7 +9,7 @@ namespace traingraph::cuda {
 // Scores of a warp from products; -inf where masked or beyond the last. As task.score().
 template <bool kRowsAreKeys, class S, int kGroups, int kCount>
 __device__ void score(const AttentionTask<S>& task, const Place& at, const Lane& lane,
-                      std::int64_t first_column, Sums (&sums)[kGroups][kCount]) {
+                      std::int64_t first_column, WarpSums (&sums)[kGroups][kCount]) {
   const std::int64_t rows = kRowsAreKeys ? task.keys : task.queries;
   const std::int64_t columns = kRowsAreKeys ? task.queries : task.keys;
   const auto for_each = [&](auto&& change) {
@@ -141,7 +141,7 @@ struct PerQuery {
 template <bool kExact, bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
 __device__ void slope(const AttentionTask<S>& task, const Place& at, const Lane& lane,
                       std::int64_t first_column, const PerQuery<kQueries>& known,
-                      Sums (&sums)[kGroups][kCount], Sums (&slopes)[kGroups][kCount]) {
+                      WarpSums (&sums)[kGroups][kCount], WarpSums (&slopes)[kGroups][kCount]) {
   score<kRowsAreKeys>(task, at, lane, first_column, sums);
   const auto query = [&](int m, int j, int i) {
     return kRowsAreKeys ? lane.column(j, i) : lane.row<kGroups>(m, i);

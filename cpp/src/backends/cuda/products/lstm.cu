@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
   __shared__ T weights[4 * kSide][kDepth + 1];
   const auto [thread, first_sequence, first_unit, sequence, unit] = Place();
   const std::int64_t hidden = s.hidden;
-  Step<T> step{};
+  LstmStep<T> step{};
   for (std::int64_t depth = 0; depth < hidden; depth += kDepth) {
     const std::int64_t column = depth + thread % kDepth;
     for (int row = thread / kDepth; row < kSide; row += kThreads / kDepth) {

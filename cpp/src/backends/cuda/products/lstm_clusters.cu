@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads, 1)
         k < kMostHidden * kSequences && from != nullptr && unit < hidden && sequence < s.sequences;
     (&states[0][0].of[0])[k] = there ? from[sequence * s.hidden + unit] : 0.0f;
   }
-  Step<float> step{};
+  LstmStep<float> step{};
   if (own.is_there && f.cell_from != nullptr) step.cell = f.cell_from[own.own(s)];
   if (own.is_there && from != nullptr) step.state = from[own.own(s)];
   float inputs[4] = {};

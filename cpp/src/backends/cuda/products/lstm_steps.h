@@ -38,7 +38,7 @@ struct Forward {
 
 // The k-th step of a unit.
 template <class T>
-struct Step {
+struct LstmStep {
   T found, found_cell;  // h and c before it
   T state, cell;        // and after it
   T gates[4];           // as they are kept

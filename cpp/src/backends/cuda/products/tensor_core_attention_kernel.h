@@ -21,10 +21,9 @@ struct Tilings {
   using Forward =
       Of<(kSmall || kLarge ? 1 : 2), (kLarge ? (kWide ? 16 : 32) : (kHeavy || kExact ? 32 : 64))>;
   using Queries = Of<(kSmall || kLarge || kHeavy ? 1 : 2), (kHeavy ? 16 : 32)>;
-  using Keys =
-      Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1), (kSmall && !kWide                ? 64
-                                                           : kHeavy || (kExact && !kSmall) ? 16
-                                                                                           : 32)>;
+  static constexpr int kKeyColumns = kSmall && !kWide ? 64 : 32;
+  using Keys = Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1),
+                  (kHeavy || (kExact && !kSmall) ? 16 : kKeyColumns)>;
   using Mask = Of<1, 16>;
 };
 

@@ -42,11 +42,11 @@ struct Right {
 };
 // 16 x 8 sums. With g = lane / 4 and t = lane % 4: 0 and 1 are columns 2 t and 2 t + 1 of row g, 2
 // and 3 the same of row g + 8.
-struct Sums {
+struct WarpSums {
   float of[4] = {};
 };
 
-__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, __half) {
+__device__ inline void multiply_add(WarpSums& sums, const Left& a, const Right& b, __half) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
@@ -54,7 +54,7 @@ __device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, _
       : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]));
 #endif
 }
-__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, __nv_bfloat16) {
+__device__ inline void multiply_add(WarpSums& sums, const Left& a, const Right& b, __nv_bfloat16) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
@@ -63,7 +63,7 @@ __device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, _
 #endif
 }
 // Operands are truncated to TF32.
-__device__ inline void multiply_add(Sums& sums, const Left& a, const Right& b, float) {
+__device__ inline void multiply_add(WarpSums& sums, const Left& a, const Right& b, float) {
 #if __CUDA_ARCH__ >= 800
   asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
       "{%8, %9}, {%0, %1, %2, %3};"
@@ -92,8 +92,8 @@ struct TensorCoreProducts {
     load_matrices(a.of, at + lane() % 16 * pitch + lane() / 16 * kPad);
     return a;
   }
-  // Sums as a left operand: row = row, column = depth.
-  __device__ static Left left(const Sums* sums) {
+  // WarpSums as a left operand: row = row, column = depth.
+  __device__ static Left left(const WarpSums* sums) {
     Left a;
     if constexpr (sizeof(S) == 2) {
 #pragma unroll
@@ -135,10 +135,10 @@ struct TensorCoreProducts {
 
   // 16 kGroups rows of a times the transposed of 8 kCount rows of b, summed over kFeatures columns.
   template <int kFeatures, int kGroups, int kCount>
-  __device__ static void dot(const S* a, const S* b, Sums (&sums)[kGroups][kCount]) {
+  __device__ static void dot(const S* a, const S* b, WarpSums (&sums)[kGroups][kCount]) {
     constexpr int kPitch = tile_pitch<S>(kFeatures);
 #pragma unroll
-    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = Sums();
+    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = WarpSums();
 #pragma unroll
     for (int depth = 0; depth < kFeatures; depth += 2 * kDepth) {
       Left own[kGroups][2];
@@ -160,8 +160,8 @@ struct TensorCoreProducts {
 
   // results += weights times 8 kCount rows of b, of kColumns columns.
   template <int kColumns, int kGroups, int kCount>
-  __device__ static void accumulate(const Sums (&weights)[kGroups][kCount], const S* b, int pitch,
-                                    Sums (&results)[kGroups][kColumns / 8]) {
+  __device__ static void accumulate(const WarpSums (&weights)[kGroups][kCount], const S* b,
+                                    int pitch, WarpSums (&results)[kGroups][kColumns / 8]) {
 #pragma unroll
     for (int column = 0; column < kColumns; column += 16) {
 #pragma unroll
@@ -185,12 +185,12 @@ struct ExactProducts {
   __device__ static int t() { return static_cast<int>(threadIdx.x) % 4; }
 
   template <int kFeatures, int kGroups, int kCount>
-  __device__ static void dot(const float* a, const float* b, Sums (&sums)[kGroups][kCount]) {
+  __device__ static void dot(const float* a, const float* b, WarpSums (&sums)[kGroups][kCount]) {
     constexpr int kPitch = tile_pitch<float>(kFeatures);
     const float* const own = a + g() * kPitch;
     const float* const other = b + t() * 2 * kPitch;
 #pragma unroll
-    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = Sums();
+    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = WarpSums();
 #pragma unroll 2
     for (int depth = 0; depth < kFeatures; depth += 4) {
       Pack<float> rows[2 * kGroups];
@@ -213,12 +213,12 @@ struct ExactProducts {
 
   // Each call has partial sums, so that rounding does not grow with the number of calls.
   template <int kColumns, int kGroups, int kCount>
-  __device__ static void accumulate(const Sums (&weights)[kGroups][kCount], const float* b,
-                                    int pitch, Sums (&results)[kGroups][kColumns / 8]) {
+  __device__ static void accumulate(const WarpSums (&weights)[kGroups][kCount], const float* b,
+                                    int pitch, WarpSums (&results)[kGroups][kColumns / 8]) {
     constexpr int kChunk = 4;  // of 8 columns
 #pragma unroll
     for (int chunk = 0; chunk < kColumns / 8; chunk += kChunk) {
-      Sums partial[kGroups][kChunk];
+      WarpSums partial[kGroups][kChunk];
 #pragma unroll
       for (int row = 0; row < 8 * kCount; ++row) {
         float own[2 * kGroups];
