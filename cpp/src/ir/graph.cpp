@@ -2,6 +2,8 @@
 // can be counted.
 #include "ir/graph.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "ir/extents.h"
@@ -97,6 +99,46 @@ std::vector<std::vector<NodeId>> consumers(const Graph& graph) {
       }
     }
   }
+  return result;
+}
+
+namespace {
+
+// Appends a node to the order behind those that it reads, which may have stood later.
+void place(const Graph& graph, NodeId id, std::vector<bool>& placed, std::vector<NodeId>& order) {
+  std::vector<std::pair<NodeId, std::size_t>> open;  // and how many of its inputs are placed
+  const auto begin = [&](NodeId node) {
+    if (node == kNone || placed[static_cast<std::size_t>(node)]) return;
+    placed[static_cast<std::size_t>(node)] = true;
+    open.emplace_back(node, 0);
+  };
+  begin(id);
+  while (!open.empty()) {
+    const auto [node, inputs] = open.back();
+    if (inputs == graph.node(node).inputs.size()) {
+      order.push_back(node);
+      open.pop_back();
+      continue;
+    }
+    ++open.back().second;
+    begin(graph.value(graph.node(node).inputs[inputs]).producer);
+  }
+}
+
+}  // namespace
+
+Graph without_nodes(const Graph& graph, const std::vector<bool>& gone) {
+  std::vector<NodeId> order;
+  std::vector<bool> placed(graph.nodes.size(), false);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    if (!gone[n]) place(graph, static_cast<NodeId>(n), placed, order);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [&](NodeId a, NodeId b) { return graph.node(a).phase < graph.node(b).phase; });
+  Graph result;
+  result.layers = graph.layers;
+  result.values = graph.values;
+  for (NodeId id : order) result.append(graph.node(id));
   return result;
 }
 

@@ -115,6 +115,10 @@ DataType joint_type(const Graph& graph, const std::vector<ValueId>& inputs);
 // Node indices that read each value.
 std::vector<std::vector<NodeId>> consumers(const Graph& graph);
 
+// The graph without these nodes, the others in an order that respects phases and data, as close to
+// the old one as possible.
+Graph without_nodes(const Graph& graph, const std::vector<bool>& gone);
+
 // " at layer 7 'ln1'" or "".
 std::string where(const Graph& graph, const Node& node);
 std::string where(const Graph& graph, int layer);

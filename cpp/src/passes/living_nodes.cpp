@@ -99,40 +99,4 @@ void LivingNodes::raise(std::vector<NodeId> open, NodeId latest) {
   }
 }
 
-ir::Graph LivingNodes::sorted() const {
-  std::vector<NodeId> order;
-  std::vector<bool> placed(graph_.nodes.size(), false);
-  for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-    if (!dead_[n]) place(static_cast<NodeId>(n), placed, order);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [&](NodeId a, NodeId b) { return graph_.node(a).phase < graph_.node(b).phase; });
-  ir::Graph result;
-  result.layers = graph_.layers;
-  result.values = graph_.values;
-  for (NodeId id : order) result.append(graph_.node(id));
-  return result;
-}
-
-// A node behind those that it reads, which may have stood later.
-void LivingNodes::place(NodeId id, std::vector<bool>& placed, std::vector<NodeId>& order) const {
-  std::vector<std::pair<NodeId, std::size_t>> open;  // and how many of its inputs are placed
-  const auto begin = [&](NodeId node) {
-    if (node == kNone || placed[static_cast<std::size_t>(node)]) return;
-    placed[static_cast<std::size_t>(node)] = true;
-    open.emplace_back(node, 0);
-  };
-  begin(id);
-  while (!open.empty()) {
-    const auto [node, inputs] = open.back();
-    if (inputs == graph_.node(node).inputs.size()) {
-      order.push_back(node);
-      open.pop_back();
-      continue;
-    }
-    ++open.back().second;
-    begin(graph_.value(graph_.node(node).inputs[inputs]).producer);
-  }
-}
-
 }  // namespace traingraph::passes

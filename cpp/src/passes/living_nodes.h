@@ -31,12 +31,11 @@ class LivingNodes {
 
   // The living nodes in an order that respects phases and data, as close to the old one as
   // possible.
-  ir::Graph sorted() const;
+  ir::Graph sorted() const { return ir::without_nodes(graph_, dead_); }
 
  private:
   void count(const std::vector<ir::ValueId>& inputs, int by);
   void raise(std::vector<ir::NodeId> open, ir::NodeId latest);
-  void place(ir::NodeId id, std::vector<bool>& placed, std::vector<ir::NodeId>& order) const;
 
   ir::Graph graph_;
   std::vector<bool> dead_;

@@ -8,6 +8,7 @@
 #include "backends/cuda/kernel/check.h"
 #include "backends/cuda/kernel/node_kernel.h"
 #include "backends/cuda/launch/executable.h"
+#include "backends/cuda/normalization/layer_norms.h"
 #include "backends/cuda/normalization/residual_pairs.h"
 #include "runtime/device_memory.h"
 #include "runtime/diagnostics.h"
@@ -48,7 +49,8 @@ class CudaBackend final : public TableBackend<KernelEntry>,
     return kTraits;
   }
   ir::Graph lowered(ir::Graph graph) const override {
-    return with_residual_pairs(with_relu_masks(std::move(graph)), *this);
+    graph = with_residual_pairs(with_relu_masks(std::move(graph)), *this);
+    return with_layer_norms(std::move(graph), *this, gpu_.context().multiprocessors);
   }
   const DeviceMemory* memory() const override { return this; }
   const ForeignStreams* streams() const override { return this; }

@@ -100,6 +100,7 @@ std::vector<KernelEntry> convolution_entries();
 std::vector<KernelEntry> batch_norm_entries();
 std::vector<KernelEntry> batch_norm_residual_pair_entries();
 bool batch_norm_has_relu_mask(const ir::Graph& graph, const ir::Node& node);
+std::vector<KernelEntry> layer_norm_entries();
 std::vector<KernelEntry> row_norm_entries();
 std::vector<KernelEntry> max_pooling_gradient_entries();
 std::vector<KernelEntry> pooling_entries();

@@ -107,6 +107,13 @@ class RowNorm final : public NodeKernel {
   double epsilon_;
 };
 
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  if (std::get<ir::RowNormAttributes>(node.attributes).affine) {
+    return Support::no("row norm: no factors or shifts");
+  }
+  return supports_floating_or_half(graph, node);
+}
+
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context&) {
   switch (graph.type(node.outputs[0]).data_type) {
     case DataType::kFloat64:
@@ -123,8 +130,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> row_norm_entries() {
-  return {{ir::Op::row_norm, supports_floating_or_half, make, nullptr, nullptr},
-          {ir::Op::row_norm_gradient, supports_floating_or_half, make, nullptr, nullptr}};
+  return {{ir::Op::row_norm, supports, make, nullptr, nullptr},
+          {ir::Op::row_norm_gradient, supports, make, nullptr, nullptr}};
 }
 
 }  // namespace traingraph::cuda

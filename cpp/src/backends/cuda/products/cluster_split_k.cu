@@ -303,6 +303,8 @@ bool is_cluster_split_k(const ir::Graph& graph, const ir::Node& node, const Cont
     }
   }
   const MatrixProblem p = matrix_problem(graph, node);
+  const auto epilogue = matmul_epilogue(graph, node);
+  if (!epilogue || epilogue->matrix != 0) return false;
   if (!context.wgmma || !std::get<ir::MatmulAttributes>(node.attributes).tf32 || p.transpose_a ||
       p.batch.extent != 1 || !p.outer.empty()) {
     return false;

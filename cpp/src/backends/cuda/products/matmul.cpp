@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/products/cluster_split_k.h"
@@ -71,31 +72,62 @@ MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node) {
   return p;
 }
 
-bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
-                  const std::vector<ir::ValueId>& extra) {
-  const auto epilogue = ir::add_relu_epilogue_of(list);
-  const DataType result = graph.type(node.outputs[0]).data_type;
-  if (!epilogue || list.empty() || result == DataType::kFloat64) return false;
-  const MatrixProblem p = matrix_problem(graph, node);
-  if (p.batch.extent != 1 || !p.outer.empty() || extra.size() != (epilogue->adds ? 1u : 0u)) {
-    return false;
+namespace {
+
+// Whether a list is the sum of its inputs, each read once, then relu if anything.
+bool is_sum(const ir::ScalarList& list, bool& relu) {
+  std::vector<int> reads(static_cast<std::size_t>(list.registers()), 0);
+  relu = false;
+  for (const ir::Instruction& code : list.code) {
+    if (relu) return false;
+    relu = code.function == ir::Scalar::relu;
+    if (!relu && code.function != ir::Scalar::add) return false;
+    ++reads[static_cast<std::size_t>(code.x)];
+    if (!relu) ++reads[static_cast<std::size_t>(code.y)];
   }
-  if (!epilogue->adds) return true;
-  const ir::Type& bias = graph.type(extra[0]);
-  return bias.data_type == result && !bias.shape.empty() && bias.shape.back() == p.columns &&
-         bias.elements() == p.columns;
+  return list.results == std::vector<int>{list.registers() - 1} &&
+         std::all_of(reads.begin(), reads.end() - 1, [](int count) { return count == 1; });
 }
 
-Support supports_matmul_epilogue(const ir::Graph& graph, const ir::Node& node) {
-  const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
-  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
-  if (!list.empty() && !matmul_fuses(graph, node, list, extra)) {
-    return Support::no("a list that is no epilogue of a matrix product");
+}  // namespace
+
+std::optional<MatmulEpilogue> matmul_epilogue(const ir::Graph& graph, const ir::Node& node,
+                                              const ir::ScalarList& list,
+                                              const std::vector<ir::ValueId>& extra) {
+  MatmulEpilogue epilogue;
+  if (list.empty()) return epilogue;
+  const ir::Type& y = graph.type(node.outputs[0]);
+  const MatrixProblem p = matrix_problem(graph, node);
+  const bool is_one_product = p.batch.extent == 1 && p.outer.empty();
+  if (!is_one_product || y.data_type == DataType::kFloat64 || !is_sum(list, epilogue.relu)) {
+    return {};
   }
-  return {};
+  for (std::size_t k = 0; k < extra.size(); ++k) {
+    const ir::Type& type = graph.type(extra[k]);
+    const bool per_column =
+        !type.shape.empty() && type.shape.back() == p.columns && type.elements() == p.columns;
+    std::size_t& place = per_column ? epilogue.bias : epilogue.matrix;
+    if (type.data_type != y.data_type || place != 0) return {};
+    if (!per_column && type.shape != y.shape) return {};
+    place = k + 2;
+  }
+  return epilogue;
+}
+
+std::optional<MatmulEpilogue> matmul_epilogue(const ir::Graph& graph, const ir::Node& node) {
+  return matmul_epilogue(graph, node, std::get<ir::MatmulAttributes>(node.attributes).epilogue,
+                         {node.inputs.begin() + 2, node.inputs.end()});
 }
 
 namespace {
+
+bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
+           const std::vector<ir::ValueId>& extra) {
+  const auto epilogue = matmul_epilogue(graph, node, list, extra);
+  if (!epilogue || list.empty()) return false;
+  // A small product stays with its own kernel.
+  return epilogue->matrix == 0 || !is_small_matmul(graph, node);
+}
 
 cudaDataType_t blas_type(DataType type) {
   switch (type) {
@@ -139,7 +171,7 @@ class Matmul final : public NodeKernel {
       : NodeKernel(graph, node), blas_(context.blas) {
     const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
     problem_ = matrix_problem(graph, node);
-    epilogue_ = *ir::add_relu_epilogue_of(attributes.epilogue);
+    epilogue_ = *matmul_epilogue(graph, node);
     type_ = graph.type(node.inputs[0]).data_type;
     const ir::Type& result = graph.type(node.outputs[0]);
     result_type_ = result.data_type;
@@ -164,9 +196,11 @@ class Matmul final : public NodeKernel {
       cuda::check(cudaMemsetAsync(y, 0, result_bytes_, stream), "cudaMemsetAsync");
       return;
     }
-    if (epilogue_.adds) {
-      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<const void*>(in<std::byte>(pointers, 2)));
+    if (epilogue_.bias != 0) {
+      set(CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+          static_cast<const void*>(in<std::byte>(pointers, epilogue_.bias)));
     }
+    const auto* const added = epilogue_.matrix != 0 ? in<std::byte>(pointers, epilogue_.matrix) : y;
     void* const own = workspace_bytes_ > 0 ? aligned(workspace<std::byte>(pointers)) : nullptr;
     std::int64_t products = 1;
     for (const MatrixAxis& axis : problem_.outer) products *= axis.extent;
@@ -182,7 +216,7 @@ class Matmul final : public NodeKernel {
                in<std::byte>(pointers, 1) + b * problem_.inner * problem_.columns * bytes_,
                y + k * problem_.batch.extent * problem_.rows * problem_.columns *
                        static_cast<std::int64_t>(element_bytes(result_type_)),
-               own, stream);
+               added, own, stream);
     }
   }
 
@@ -203,13 +237,14 @@ class Matmul final : public NodeKernel {
     const cublasOperation_t right = problem_.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     set(CUBLASLT_MATMUL_DESC_TRANSA, left);
     set(CUBLASLT_MATMUL_DESC_TRANSB, right);
-    if (epilogue_.adds || epilogue_.relu) {
+    const bool has_bias = epilogue_.bias != 0;
+    if (has_bias || epilogue_.relu) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE,
-          epilogue_.adds ? (epilogue_.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
-                         : CUBLASLT_EPILOGUE_RELU);
+          has_bias ? (epilogue_.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+                   : CUBLASLT_EPILOGUE_RELU);
     }
     // The heuristic only reads the alignment. Each launch sets the real address.
-    if (epilogue_.adds) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(16));
+    if (has_bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(16));
     const std::int64_t m = problem_.columns, n = problem_.rows, k = problem_.inner;
     describe(b_, type, problem_.transpose_b ? k : m, problem_.transpose_b ? m : k,
              problem_.batch.b);
@@ -276,20 +311,20 @@ class Matmul final : public NodeKernel {
     set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t{step * rows * columns});
   }
 
-  void multiply(const std::byte* a, const std::byte* b, std::byte* y, void* workspace,
-                cudaStream_t stream) const {
+  void multiply(const std::byte* a, const std::byte* b, std::byte* y, const std::byte* added,
+                void* workspace, cudaStream_t stream) const {
     const double zero = 0;
-    const float narrow_zero = 0;
+    const float narrow_beta = epilogue_.matrix != 0 ? 1 : 0;
     const void* const alpha = wide_ ? static_cast<const void*>(&alpha_) : &narrow_alpha_;
-    const void* const beta = wide_ ? static_cast<const void*>(&zero) : &narrow_zero;
-    check(cublasLtMatmul(blas_, &operation_, alpha, b, &b_, a, &a_, beta, y, &y_, y, &y_,
+    const void* const beta = wide_ ? static_cast<const void*>(&zero) : &narrow_beta;
+    check(cublasLtMatmul(blas_, &operation_, alpha, b, &b_, a, &a_, beta, added, &y_, y, &y_,
                          &algorithm_, workspace, workspace_bytes_, stream),
           "cublasLtMatmul");
   }
 
   cublasLtHandle_t blas_;
   MatrixProblem problem_{};
-  ir::AddReluEpilogue epilogue_;
+  MatmulEpilogue epilogue_;
   DataType type_, result_type_;
   bool wide_ = false;
   std::int64_t bytes_ = 4;  // of an operand's element
@@ -303,7 +338,9 @@ class Matmul final : public NodeKernel {
 };
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = supports_matmul_epilogue(graph, node); !s.yes) return s;
+  if (!matmul_epilogue(graph, node)) {
+    return Support::no("a list that is no epilogue of a matrix product");
+  }
   constexpr std::int64_t kMost = std::int64_t{1} << 31;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
@@ -324,7 +361,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
 }  // namespace
 
 std::vector<KernelEntry> matmul_entries() {
-  return {{ir::Op::matmul, supports, make, nullptr, matmul_fuses}};
+  return {{ir::Op::matmul, supports, make, nullptr, fuses}};
 }
 
 }  // namespace traingraph::cuda

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+
 #include "backends/cuda/kernel/node_kernel.h"
 #include "ir/epilogue.h"
 
@@ -21,10 +23,21 @@ struct MatrixProblem {
 
 MatrixProblem matrix_problem(const ir::Graph& graph, const ir::Node& node);
 
-// Whether the product accepts this list as epilogue: one number per column is added, then relu.
-bool matmul_fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
-                  const std::vector<ir::ValueId>& extra);
-// Checks the node's epilogue.
-Support supports_matmul_epilogue(const ir::Graph& graph, const ir::Node& node);
+// What is added to a product before relu: a number per column, and a matrix of the result's shape.
+// Positions among the node's inputs, or 0.
+struct MatmulEpilogue {
+  std::size_t bias = 0, matrix = 0;
+  bool relu = false;
+};
+
+// The list as such an epilogue of one product; empty when it is any other list.
+std::optional<MatmulEpilogue> matmul_epilogue(const ir::Graph& graph, const ir::Node& node,
+                                              const ir::ScalarList& list,
+                                              const std::vector<ir::ValueId>& extra);
+// The node's own.
+std::optional<MatmulEpilogue> matmul_epilogue(const ir::Graph& graph, const ir::Node& node);
+
+// Whether the kernel for small products takes the node without an epilogue.
+bool is_small_matmul(const ir::Graph& graph, const ir::Node& node);
 
 }  // namespace traingraph::cuda

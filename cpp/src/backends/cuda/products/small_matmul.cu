@@ -158,21 +158,17 @@ class SmallMatmul final : public NodeKernel {
 // In addition to the epilogues of all products: relu_gradient(result, another value of its shape).
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
-  if (matmul_fuses(graph, node, list, extra)) return true;
+  const auto epilogue = matmul_epilogue(graph, node, list, extra);
+  if (epilogue && !list.empty() && epilogue->matrix == 0) return true;
   return ir::is_relu_gradient(list) && list.code[0].x == 0 && extra.size() == 1 &&
          graph.type(extra[0]).shape == graph.type(node.outputs[0]).shape &&
          graph.type(extra[0]).data_type == DataType::kFloat32;
 }
 
-Support supports(const ir::Graph& graph, const ir::Node& node) {
+Support supports_product(const ir::Graph& graph, const ir::Node& node) {
   if (Support s = supports_floating(graph, node); !s.yes) return s;
   if (compute_type(graph, node) != DataType::kFloat32)
     return Support::no("hand-written kernel: float32");
-  const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
-  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
-  if (!list.empty() && !fuses(graph, node, list, extra)) {
-    return Support::no("hand-written kernel: another epilogue");
-  }
   const MatrixProblem p = matrix_problem(graph, node);
   if (!p.outer.empty()) return Support::no("hand-written kernel: matrices at equal distances");
   if (graph.type(node.outputs[0]).elements() == 0)
@@ -186,11 +182,24 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
+Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const ir::ScalarList& list = std::get<ir::MatmulAttributes>(node.attributes).epilogue;
+  const std::vector<ir::ValueId> extra(node.inputs.begin() + 2, node.inputs.end());
+  if (!list.empty() && !fuses(graph, node, list, extra)) {
+    return Support::no("hand-written kernel: another epilogue");
+  }
+  return supports_product(graph, node);
+}
+
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
   return std::make_unique<SmallMatmul>(graph, node, context);
 }
 
 }  // namespace
+
+bool is_small_matmul(const ir::Graph& graph, const ir::Node& node) {
+  return supports_product(graph, node).yes;
+}
 
 std::vector<KernelEntry> small_matmul_entries() {
   return {{ir::Op::matmul, supports, make, nullptr, fuses}};

@@ -168,8 +168,23 @@ struct SumPackedColumnTasks : Sums<S> {
     if (result < plan.results) {
       const std::int64_t first = part * plan.length;
       const std::int64_t last = first + plan.length < plan.count ? first + plan.length : plan.count;
-#pragma unroll 4
-      for (std::int64_t k = first + row; k < last; k += kSumRows) {
+      // Conversions to float64 take longer than the loads, so that few terms are added before.
+      constexpr int kTogether = 4;
+      const bool is_sum = plan.kind == ir::ReduceKind::sum;
+      std::int64_t k = first + row;
+      for (; is_sum && k + (kTogether - 1) * kSumRows < last; k += kTogether * kSumRows) {
+        Pack<Compute<S>, kPack> few{};
+#pragma unroll
+        for (int t = 0; t < kTogether; ++t) {
+          const auto pack =
+              widen(load<kPack>(this->x + (k + t * kSumRows) * plan.results + result));
+#pragma unroll
+          for (int v = 0; v < kPack; ++v) few.element[v] += pack.element[v];
+        }
+#pragma unroll
+        for (int v = 0; v < kPack; ++v) sums[v] += static_cast<double>(few.element[v]);
+      }
+      for (; k < last; k += kSumRows) {
         const auto pack = load<kPack>(this->x + k * plan.results + result);
 #pragma unroll
         for (int v = 0; v < kPack; ++v) sums[v] += this->term(pack.element[v]);
