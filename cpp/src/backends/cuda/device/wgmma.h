@@ -2,7 +2,10 @@
 // only.
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
+#include <type_traits>
 
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/device/tensor_map.h"
@@ -218,7 +221,37 @@ __device__ inline void multiply_k8(float (&sum)[32], const std::uint32_t (&a)[4]
 }
 #undef TRAINGRAPH_WGMMA_K8
 
-// Issues the products over a tile's 32 floats as one group. Sums are valid after wait_for_wgmma().
+// sum (64 x 64) = or += a (64 rows) b over 16 elements of 16 bits, a in registers as of mma. b has
+// 64 rows of 64 elements: columns of the product, or with kTransposed its depth.
+template <class S, bool kTransposed>
+__device__ void multiply_k16(float (&sum)[32], const std::uint32_t (&a)[4], std::uint64_t b,
+                             bool adds) {
+#ifdef TRAINGRAPH_WGMMA
+#define TRAINGRAPH_WGMMA_K16(type)                                                                \
+  asm volatile(                                                                                   \
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                                          \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                 \
+      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                  \
+      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "         \
+      "{%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}"                                            \
+      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),       \
+        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),     \
+        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), \
+        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
+        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), \
+        "+f"(sum[30]), "+f"(sum[31])                                                              \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1 : 0),                    \
+        "n"(kTransposed ? 1 : 0))
+  if constexpr (std::is_same_v<S, __half>) {
+    TRAINGRAPH_WGMMA_K16("f16");
+  } else {
+    TRAINGRAPH_WGMMA_K16("bf16");
+  }
+#undef TRAINGRAPH_WGMMA_K16
+#endif
+}
+
+// Issues so many products as one group. Sums are valid after wait_for_wgmma().
 template <int kSteps, class Multiply>
 __device__ void issue_wgmma(Multiply multiply) {
 #ifdef TRAINGRAPH_WGMMA

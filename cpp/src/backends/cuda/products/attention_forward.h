@@ -5,20 +5,25 @@
 
 namespace traingraph::cuda {
 
-template <class S, bool kExact, int kFeatures, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads)
+template <class S, class Tiles>
+__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
     attend_rows(const __grid_constant__ AttentionTask<S> task, S* y, float* largest_scores,
                 float* logarithms) {
-  using Products = WarpProducts<S, kExact>;
-  constexpr int kGroups = Tiles::kGroups, kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
+  using Products = typename Tiles::Products;
+  constexpr bool kExact = Products::kIsExact;
+  constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
+  constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
   extern __shared__ __align__(16) std::byte shared[];
-  S* const q = reinterpret_cast<S*>(shared);
+  S* const q = Tiles::tiles(shared);
   S* const tiles = q + Tiles::kRows * kPitch;  // k, v, k, v
   const Place at = task.place(Tiles::kRows, task.queries);
   const Lane lane;
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
-  load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
+  load_rows_of<Tiles, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
+  commit_async_copies();
+  load_tiles<Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
+  wait_for_tiles<Tiles, 1>();
+  const auto own = Tiles::rows(q, lane.warp);
   WarpSums results[kGroups][kFeatures / 8];
   float largest[kGroups][2], totals[kGroups][2] = {};
 #pragma unroll
@@ -26,16 +31,15 @@ __global__ void __launch_bounds__(kAttentionThreads)
   int stage = 0;
   for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
     if (key + kColumns < task.keys) {
-      load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
-                                      tiles + (stage ^ 1) * kTiles);
-      wait_for_async_copies_before<1>();
+      load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
+                        tiles + (stage ^ 1) * kTiles);
+      wait_for_tiles<Tiles, 1>();
     } else {
-      wait_for_async_copies_before<0>();
+      wait_for_tiles<Tiles, 0>();
     }
-    __syncthreads();
     const S* const k = tiles + stage * kTiles;
     WarpSums sums[kGroups][kCount];
-    Products::template dot<kFeatures>(q + lane.warp * 16 * kGroups * kPitch, k, sums);
+    Products::template dot<kFeatures>(own, k, sums);
     score<false>(task, at, lane, key, sums);
 #pragma unroll
     for (int m = 0; m < kGroups; ++m) {

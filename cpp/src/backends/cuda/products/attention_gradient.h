@@ -5,62 +5,83 @@
 
 namespace traingraph::cuda {
 
+// Σ dy y per query. The products have the order of dy vᵀ. So where one key has all the probability,
+// the gradient of its score is 0 to the bit.
+template <class Tiles, class S>
+__device__ void put_means(const AttentionTask<S>& task, const Slopes<S>& slopes, const Place& at,
+                          const Lane& lane, const S* dy, const S* y) {
+  using Products = typename Tiles::Products;
+  constexpr int kGroups = Tiles::kGroups, kPitch = Tiles::kPitch;
+  const auto put = [&](int row, float mean) {
+    if (at.first + row < task.queries) slopes.means[task.row_number(at, at.first + row)] = mean;
+  };
+  if constexpr (Products::kIsWarpgroup) {
+    // The diagonal of the product of all rows.
+    WarpSums products[1][Tiles::kRows / 8];
+    Products::template dot<Tiles::kFeatures>(Tiles::rows(dy, lane.warp), y, products);
+#pragma unroll
+    for (int k = 0; k < Tiles::kRows / 2; ++k) {
+      const int row = lane.row<1>(0, k % 4);
+      if (lane.column(k / 4, k % 4) == row) put(row, products[0][k / 4].of[k % 4]);
+    }
+  } else {
+#pragma unroll
+    for (int m = 0; m < kGroups; ++m) {
+      const int from = (lane.warp * kGroups + m) * 16 * kPitch;
+      WarpSums products[1][2];
+      Products::template dot<Tiles::kFeatures>(dy + from, y + from, products);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        if (lane.column(0, i) == lane.g) put(lane.row<kGroups>(m, i), products[0][i / 2].of[i]);
+      }
+    }
+  }
+}
+
 // dq, and Σ dy y per query.
-template <class S, bool kExact, int kFeatures, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads)
+template <class S, class Tiles>
+__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
     slope_of_query_rows(const __grid_constant__ AttentionTask<S> task,
                         const __grid_constant__ Slopes<S> slopes) {
-  using Products = WarpProducts<S, kExact>;
-  constexpr int kGroups = Tiles::kGroups, kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
+  using Products = typename Tiles::Products;
+  constexpr bool kExact = Products::kIsExact;
+  constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
+  constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
   extern __shared__ __align__(16) std::byte shared[];
-  S* const q = reinterpret_cast<S*>(shared);
+  S* const q = Tiles::tiles(shared);
   S* const dy = q + Tiles::kRows * kPitch;
   S* const tiles = dy + Tiles::kRows * kPitch;  // k, v, k, v
   __shared__ PerQuery<Tiles::kRows> known;
   const Place at = task.place(Tiles::kRows, task.queries);
   const Lane lane;
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, slopes.dy, task.queries, at.first, dy);
+  load_rows_of<Tiles, Tiles::kRows>(task, at, task.q, task.queries, at.first, q);
+  load_rows_of<Tiles, Tiles::kRows>(task, at, slopes.dy, task.queries, at.first, dy);
   static_assert(Tiles::kRows <= 4 * kColumns);
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, slopes.y, task.queries, at.first, tiles);
-  wait_for_async_copies();
+  load_rows_of<Tiles, Tiles::kRows>(task, at, slopes.y, task.queries, at.first, tiles);
+  commit_async_copies();
+  wait_for_tiles<Tiles, 0>();
+  const auto own_q = Tiles::rows(q, lane.warp), own_dy = Tiles::rows(dy, lane.warp);
+  put_means<Tiles>(task, slopes, at, lane, dy, tiles);
   __syncthreads();
-  // The products have the order of dy vᵀ. So where one key has all the probability, the gradient of
-  // its score is 0 to the bit.
-#pragma unroll
-  for (int m = 0; m < kGroups; ++m) {
-    const int from = (lane.warp * kGroups + m) * 16 * kPitch;
-    WarpSums products[1][2];
-    Products::template dot<kFeatures>(dy + from, tiles + from, products);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = lane.row<kGroups>(m, i);
-      if (lane.column(0, i) != lane.g || at.first + row >= task.queries) continue;
-      slopes.means[task.row_number(at, at.first + row)] = products[0][i / 2].of[i];
-    }
-  }
-  __syncthreads();
-  load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
+  load_tiles<Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
   for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += kAttentionThreads) {
     known.load(task, slopes, at, at.first + own, own);
   }
   WarpSums results[kGroups][kFeatures / 8];
-  const int first = lane.warp * 16 * kGroups * kPitch;
   int stage = 0;
   for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
     if (key + kColumns < task.keys) {
-      load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
-                                      tiles + (stage ^ 1) * kTiles);
-      wait_for_async_copies_before<1>();
+      load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
+                        tiles + (stage ^ 1) * kTiles);
+      wait_for_tiles<Tiles, 1>();
     } else {
-      wait_for_async_copies_before<0>();
+      wait_for_tiles<Tiles, 0>();
     }
-    __syncthreads();
     const S* const k = tiles + stage * kTiles;
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(q + first, k, scores);
-    Products::template dot<kFeatures>(dy + first, k + kColumns * kPitch, products);
+    Products::template dot<kFeatures>(own_q, k, scores);
+    Products::template dot<kFeatures>(own_dy, k + kColumns * kPitch, products);
     slope<kExact, false>(task, at, lane, key, known, scores, products);
     Products::template accumulate<kFeatures>(products, k, kPitch, results);
     __syncthreads();
@@ -74,16 +95,18 @@ __global__ void __launch_bounds__(kAttentionThreads)
 // dk and dv. Rows of a block are keys, and columns are queries. Heads of more than kMostResults
 // features have a block for each so many.
 constexpr int kMostResults = 128;
-template <class S, bool kExact, int kFeatures, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads)
+template <class S, class Tiles>
+__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
     slope_of_key_rows(const __grid_constant__ AttentionTask<S> task,
                       const __grid_constant__ Slopes<S> slopes) {
-  using Products = WarpProducts<S, kExact>;
-  constexpr int kGroups = Tiles::kGroups, kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
+  using Products = typename Tiles::Products;
+  constexpr bool kExact = Products::kIsExact;
+  constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
+  constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
   constexpr int kResults = kFeatures < kMostResults ? kFeatures : kMostResults;
   extern __shared__ __align__(16) std::byte shared[];
-  S* const k = reinterpret_cast<S*>(shared);
+  S* const k = Tiles::tiles(shared);
   S* const v = k + Tiles::kRows * kPitch;
   S* const tiles = v + Tiles::kRows * kPitch;  // q, dy, q, dy
   __shared__ PerQuery<kColumns> known[2];
@@ -91,30 +114,30 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const int first_feature = static_cast<int>(blockIdx.y) * kResults;
   const Lane lane;
   const auto load = [&](std::int64_t query, int stage) {
-    load_tiles<S, kFeatures, Tiles>(task, at, task.q, slopes.dy, task.queries, query,
-                                    tiles + stage * kTiles);
+    load_tiles<Tiles>(task, at, task.q, slopes.dy, task.queries, query, tiles + stage * kTiles);
     const int own = static_cast<int>(threadIdx.x);
     if (own < kColumns) known[stage].load(task, slopes, at, query + own, own);
   };
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, task.k, task.keys, at.first, k);
-  load_rows_of<kFeatures, Tiles::kRows>(task, at, task.v, task.keys, at.first, v);
+  load_rows_of<Tiles, Tiles::kRows>(task, at, task.k, task.keys, at.first, k);
+  load_rows_of<Tiles, Tiles::kRows>(task, at, task.v, task.keys, at.first, v);
+  commit_async_copies();
   load(0, 0);
+  wait_for_tiles<Tiles, 1>();
+  const auto own_k = Tiles::rows(k, lane.warp), own_v = Tiles::rows(v, lane.warp);
   WarpSums dk[kGroups][kResults / 8], dv[kGroups][kResults / 8];
-  const int first = lane.warp * 16 * kGroups * kPitch;
   int stage = 0;
   for (std::int64_t query = 0; query < task.queries; query += kColumns, stage ^= 1) {
     if (query + kColumns < task.queries) {
       load(query + kColumns, stage ^ 1);
-      wait_for_async_copies_before<1>();
+      wait_for_tiles<Tiles, 1>();
     } else {
-      wait_for_async_copies_before<0>();
+      wait_for_tiles<Tiles, 0>();
     }
-    __syncthreads();
     const S* const q = tiles + stage * kTiles;
     const S* const dy = q + kColumns * kPitch;
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(k + first, q, scores);
-    Products::template dot<kFeatures>(v + first, dy, products);
+    Products::template dot<kFeatures>(own_k, q, scores);
+    Products::template dot<kFeatures>(own_v, dy, products);
     slope<kExact, true>(task, at, lane, query, known[stage], scores, products);
     Products::template accumulate<kResults>(scores, dy + first_feature, kPitch, dv);
     Products::template accumulate<kResults>(products, q + first_feature, kPitch, dk);
@@ -131,15 +154,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }
 
 // dmask, by tiles of queries and keys: the sum over samples and heads if they share the mask.
-template <class S, bool kExact, int kFeatures, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads)
+template <class S, class Tiles>
+__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
     slope_of_mask_tile(const __grid_constant__ AttentionTask<S> task,
                        const __grid_constant__ Slopes<S> slopes) {
-  using Products = WarpProducts<S, kExact>;
-  constexpr int kGroups = Tiles::kGroups, kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
+  using Products = typename Tiles::Products;
+  constexpr bool kExact = Products::kIsExact;
+  constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
+  constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kRows = Tiles::kRows;
   extern __shared__ __align__(16) std::byte shared[];
-  S* const q = reinterpret_cast<S*>(shared);
+  S* const q = Tiles::tiles(shared);
   S* const dy = q + kRows * kPitch;
   S* const k = dy + kRows * kPitch;
   S* const v = k + kColumns * kPitch;
@@ -152,21 +177,19 @@ __global__ void __launch_bounds__(kAttentionThreads)
   const bool shares = task.mask_rows == 1;
   const std::int64_t end = shares ? task.samples * task.heads : matrix + 1;
   const Lane lane;
-  const int first = lane.warp * 16 * kGroups * kPitch;
   WarpSums results[kGroups][kCount];
   for (std::int64_t head = shares ? 0 : matrix; head < end; ++head) {
     const Place at{head / task.heads, head % task.heads, queries};
-    load_rows_of<kFeatures, kRows>(task, at, task.q, task.queries, queries, q);
-    load_rows_of<kFeatures, kRows>(task, at, slopes.dy, task.queries, queries, dy);
-    load_tiles<S, kFeatures, Tiles>(task, at, task.k, task.v, task.keys, key, k);
+    load_rows_of<Tiles, kRows>(task, at, task.q, task.queries, queries, q);
+    load_rows_of<Tiles, kRows>(task, at, slopes.dy, task.queries, queries, dy);
+    load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key, k);
     for (int own = static_cast<int>(threadIdx.x); own < kRows; own += kAttentionThreads) {
       known.load(task, slopes, at, queries + own, own);
     }
-    wait_for_async_copies();
-    __syncthreads();
+    wait_for_tiles<Tiles, 0>();
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(q + first, k, scores);
-    Products::template dot<kFeatures>(dy + first, v, products);
+    Products::template dot<kFeatures>(Tiles::rows(q, lane.warp), k, scores);
+    Products::template dot<kFeatures>(Tiles::rows(dy, lane.warp), v, products);
     slope<kExact, false>(task, at, lane, key, known, scores, products);
 #pragma unroll
     for (int i = 0; i < 4 * kGroups * kCount; ++i) {

@@ -12,12 +12,24 @@ constexpr int kAttentionWarps = 4, kAttentionThreads = 32 * kAttentionWarps;
 
 // What the warps of a block have: kGroups times 16 rows each, of queries or keys. They iterate over
 // tiles of kColumns of the others, two of which are in shared memory at a time.
-template <class S, int kFeatures, int kGroups_, int kColumns_>
+template <class S, class Products_, int kFeatures_, int kGroups_, int kColumns_, int kBlocks_ = 1>
 struct Tiling {
+  static constexpr int kBlocks = kBlocks_;  // at least so many share a multiprocessor
   using Element = S;
-  static constexpr int kGroups = kGroups_, kColumns = kColumns_, kCount = kColumns / 8;
-  static constexpr int kRows = 16 * kGroups * kAttentionWarps;
-  static constexpr int kPitch = tile_pitch<S>(kFeatures);
+  using Products = Products_;
+  static constexpr int kFeatures = kFeatures_, kGroups = kGroups_, kColumns = kColumns_;
+  static constexpr int kCount = kColumns / 8, kRows = 16 * kGroups * kAttentionWarps;
+  static constexpr int kPitch = Products::template kPitch<kFeatures>;
+
+  // The tiles in a block's shared memory, which has kAlignment bytes more.
+  __device__ static S* tiles(std::byte* shared) {
+    const auto at = static_cast<std::size_t>(__cvta_generic_to_shared(shared));
+    return reinterpret_cast<S*>(shared + -at % Products::kAlignment);
+  }
+  // The left operand of products, from a tile of kRows.
+  __device__ static auto rows(const S* tile, int warp) {
+    return Products::template rows<kFeatures, kGroups>(tile, warp);
+  }
 };
 
 // Where a thread's sums are: rows g and g + 8 of 16, columns 2 t and 2 t + 1 of 8.
@@ -40,19 +52,20 @@ __device__ inline int within(std::int64_t rows, std::int64_t first) {
 }
 
 // Loads kCount rows of one head from `first` on; zeros beyond the last row and feature.
-template <int kFeatures, int kCount, class S>
+template <class Tiles, int kCount, class S>
 __device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, const S* x,
                              std::int64_t rows, std::int64_t first, S* tile) {
-  constexpr int kPack = 16 / sizeof(S), kPacks = kFeatures / kPack;
-  constexpr int kPitch = tile_pitch<S>(kFeatures);
+  constexpr int kPack = 16 / sizeof(S), kPacks = Tiles::kFeatures / kPack;
+  constexpr int kPitch = Tiles::kPitch;
   constexpr int kStep = kAttentionThreads / kPacks;
+  static_assert(!Tiles::Products::kIsWarpgroup || kStep % 8 == 0);  // eight rows' pieces differ
   const int column = static_cast<int>(threadIdx.x) % kPacks * kPack;
   int row = static_cast<int>(threadIdx.x) / kPacks;
   const int there = within(rows, first);
   const int features = static_cast<int>(task.features);
   const std::int64_t step = task.heads * task.features;
   const S* from = x + task.element(at, rows, first + row) + column;
-  S* to = tile + row * kPitch + column;
+  S* to = tile + Tiles::Products::template place<Tiles::kFeatures>(row, column);
 #pragma unroll
   for (int i = 0; i < (kCount + kStep - 1) / kStep; ++i) {
     if (kCount % kStep != 0 && row >= kCount) break;
@@ -111,13 +124,21 @@ __device__ void store_sums(const AttentionTask<S>& task, const Place& at, const 
 }
 
 // Loads tiles of two operands, rows of which a block iterates over.
-template <class S, int kFeatures, class Tiles>
+template <class Tiles, class S>
 __device__ void load_tiles(const AttentionTask<S>& task, const Place& at, const S* x, const S* y,
                            std::int64_t rows, std::int64_t first, S* tiles) {
   constexpr int kColumns = Tiles::kColumns;
-  load_rows_of<kFeatures, kColumns>(task, at, x, rows, first, tiles);
-  load_rows_of<kFeatures, kColumns>(task, at, y, rows, first, tiles + kColumns * Tiles::kPitch);
+  load_rows_of<Tiles, kColumns>(task, at, x, rows, first, tiles);
+  load_rows_of<Tiles, kColumns>(task, at, y, rows, first, tiles + kColumns * Tiles::kPitch);
   commit_async_copies();
+}
+
+// Waits for all groups of copies but the last kOthers, those of the other threads too.
+template <class Tiles, int kOthers>
+__device__ void wait_for_tiles() {
+  wait_for_async_copies_before<kOthers>();
+  Tiles::Products::fence();
+  __syncthreads();
 }
 
 }  // namespace traingraph::cuda

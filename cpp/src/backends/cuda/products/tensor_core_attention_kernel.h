@@ -7,6 +7,7 @@
 #include "backends/cuda/products/attention_gradient.h"
 #include "backends/cuda/products/attention_kernel.h"
 #include "backends/cuda/products/tensor_core_attention.h"
+#include "backends/cuda/products/warpgroup_products.h"
 
 namespace traingraph::cuda {
 
@@ -16,7 +17,7 @@ struct Tilings {
   static constexpr bool kSmall = kFeatures <= 32, kLarge = kFeatures > 128;
   static constexpr bool kWide = sizeof(S) > 2;
   template <int kGroups, int kColumns>
-  using Of = Tiling<S, kFeatures, kGroups, kColumns>;
+  using Of = Tiling<S, WarpProducts<S, kExact>, kFeatures, kGroups, kColumns>;
   static constexpr bool kHeavy = kWide && kFeatures > 64;
   using Forward =
       Of<(kSmall || kLarge ? 1 : 2), (kLarge ? (kWide ? 16 : 32) : (kHeavy || kExact ? 32 : 64))>;
@@ -25,6 +26,18 @@ struct Tilings {
   using Keys = Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1),
                   (kHeavy || (kExact && !kSmall) ? 16 : kKeyColumns)>;
   using Mask = Of<1, 16>;
+};
+
+// A warpgroup multiplies 64 rows by 64. Without spare registers its products would wait for each
+// other.
+template <class S>
+struct WarpgroupTilings {
+  template <int kBlocks>
+  using Of = Tiling<S, WarpgroupProducts<S>, 64, 1, 64, kBlocks>;
+  using Forward = Of<3>;
+  using Queries = Of<2>;
+  using Keys = Of<2>;
+  using Mask = Of<2>;
 };
 
 // A kernel with the shape of its blocks.
@@ -39,7 +52,8 @@ struct TiledKernel {
   static TiledKernel of(F* kernel, int rows, int tiles) {
     return {kernel, Tiles::kRows, Tiles::kColumns,
             std::size_t(rows * Tiles::kRows + tiles * 2 * Tiles::kColumns) * Tiles::kPitch *
-                sizeof(typename Tiles::Element)};
+                    sizeof(typename Tiles::Element) +
+                Tiles::Products::kAlignment};
   }
   // Whether the device has enough shared memory.
   bool prepare(std::size_t most) const {
@@ -61,20 +75,19 @@ struct AttentionKernels {
   TiledKernel<void(const AttentionTask<S>, S*, float*, float*)> forward;
   TiledKernel<void(const AttentionTask<S>, const Slopes<S>)> queries, keys, mask;
   int features = 0;
+  bool uses_wgmma = false;
 
-  template <bool kExact, int kFeatures>
+  template <class T>
   static AttentionKernels of() {
-    using T = Tilings<S, kExact, kFeatures>;
     AttentionKernels k;
-    k.forward = k.forward.template of<typename T::Forward>(
-        attend_rows<S, kExact, kFeatures, typename T::Forward>, 1, 2);
+    k.forward =
+        k.forward.template of<typename T::Forward>(attend_rows<S, typename T::Forward>, 1, 2);
     k.queries = k.queries.template of<typename T::Queries>(
-        slope_of_query_rows<S, kExact, kFeatures, typename T::Queries>, 2, 2);
-    k.keys = k.keys.template of<typename T::Keys>(
-        slope_of_key_rows<S, kExact, kFeatures, typename T::Keys>, 2, 2);
-    k.mask = k.mask.template of<typename T::Mask>(
-        slope_of_mask_tile<S, kExact, kFeatures, typename T::Mask>, 2, 1);
-    k.features = kFeatures;
+        slope_of_query_rows<S, typename T::Queries>, 2, 2);
+    k.keys = k.keys.template of<typename T::Keys>(slope_of_key_rows<S, typename T::Keys>, 2, 2);
+    k.mask = k.mask.template of<typename T::Mask>(slope_of_mask_tile<S, typename T::Mask>, 2, 1);
+    k.features = T::Forward::kFeatures;
+    k.uses_wgmma = T::Forward::Products::kIsWarpgroup;
     return k;
   }
   bool prepare(std::size_t most) const {
@@ -86,18 +99,25 @@ struct AttentionKernels {
 template <class S, bool kExact>
 class TensorCoreAttention final : public AttentionKernel<S> {
  public:
-  TensorCoreAttention(const ir::Graph& graph, const ir::Node& node)
+  TensorCoreAttention(const ir::Graph& graph, const ir::Node& node, bool has_wgmma)
       : AttentionKernel<S>(graph, node) {
     AttentionTask<S>& task = this->task_;
     task.has_packs = task.features % (16 / static_cast<int>(sizeof(S))) == 0;
+    using Kernels = AttentionKernels<S>;
+    if constexpr (sizeof(S) == 2) {
+      if (has_wgmma && task.features > 32 && task.features <= 64) {
+        kernels_ = Kernels::template of<WarpgroupTilings<S>>();
+        return;
+      }
+    }
     if (task.features <= 32) {
-      kernels_ = AttentionKernels<S>::template of<kExact, 32>();
+      kernels_ = Kernels::template of<Tilings<S, kExact, 32>>();
     } else if (task.features <= 64) {
-      kernels_ = AttentionKernels<S>::template of<kExact, 64>();
+      kernels_ = Kernels::template of<Tilings<S, kExact, 64>>();
     } else if (task.features <= 128) {
-      kernels_ = AttentionKernels<S>::template of<kExact, 128>();
+      kernels_ = Kernels::template of<Tilings<S, kExact, 128>>();
     } else {
-      kernels_ = AttentionKernels<S>::template of<kExact, 256>();
+      kernels_ = Kernels::template of<Tilings<S, kExact, 256>>();
     }
   }
   bool prepare(std::size_t most) const {
@@ -110,10 +130,12 @@ class TensorCoreAttention final : public AttentionKernel<S> {
                : 0;
   }
 
+  bool uses_wgmma() const override { return kernels_.uses_wgmma; }
+
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const AttentionTask<S> task = this->bound(pointers);
     const std::int64_t heads = this->heads();
-    const auto& [forward, queries, keys, mask, features] = kernels_;
+    const auto& [forward, queries, keys, mask, features, uses_wgmma] = kernels_;
     if (!this->is_gradient_) {
       forward.kernel<<<forward.blocks(heads, task.queries), kAttentionThreads, forward.shared_bytes,
                        stream>>>(task, this->template out<S>(pointers, 0),
@@ -148,7 +170,7 @@ std::unique_ptr<Kernel> make_tensor_core_attention(const ir::Graph& graph, const
   int most = 0;
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device),
         "cudaDeviceGetAttribute");
-  auto made = std::make_unique<TensorCoreAttention<S, kExact>>(graph, node);
+  auto made = std::make_unique<TensorCoreAttention<S, kExact>>(graph, node, context.wgmma);
   if (!made->prepare(static_cast<std::size_t>(most))) return nullptr;
   return made;
 }

@@ -78,9 +78,29 @@ constexpr int tile_pitch(int columns) {
   return columns + 16 / static_cast<int>(sizeof(S));
 }
 
+// Tiles whose rows have this pitch. A warp reads its 16 kGroups rows of the left operand as it
+// multiplies.
+template <class S>
+struct PitchedTiles {
+  static constexpr bool kIsWarpgroup = false;
+  static constexpr std::size_t kAlignment = 16;
+  template <int kFeatures>
+  static constexpr int kPitch = tile_pitch<S>(kFeatures);
+  template <int kFeatures>
+  __device__ static int place(int row, int column) {
+    return row * kPitch<kFeatures> + column;
+  }
+  __device__ static void fence() {}
+  template <int kFeatures, int kGroups>
+  __device__ static const S* rows(const S* tile, int warp) {
+    return tile + warp * 16 * kGroups * kPitch<kFeatures>;
+  }
+};
+
 // Products of the tensor cores. A product and its transposed have the same bits.
 template <class S>
-struct TensorCoreProducts {
+struct TensorCoreProducts : PitchedTiles<S> {
+  static constexpr bool kIsExact = false;
   static constexpr int kDepth = 32 / sizeof(S);  // of one instruction
   static constexpr int kPad = 16 / sizeof(S);    // elements of 16 bytes
 
@@ -180,7 +200,8 @@ struct TensorCoreProducts {
 };
 
 // The same in exact float32. Each thread computes the sums that it has.
-struct ExactProducts {
+struct ExactProducts : PitchedTiles<float> {
+  static constexpr bool kIsExact = true;
   __device__ static int g() { return static_cast<int>(threadIdx.x) % 32 / 4; }
   __device__ static int t() { return static_cast<int>(threadIdx.x) % 4; }
 
