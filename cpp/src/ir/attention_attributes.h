@@ -26,7 +26,8 @@ struct AttentionAttributes {
   bool gives_mask_gradient = false;  // of the gradient op; the mask is one of numbers
   double rate = 0;
   std::uint64_t seed = 0;
-  bool tf32 = false;  // float32 operands may be rounded to TF32
+  bool tf32 = false;    // float32 operands may be rounded to TF32
+  bool causal = false;  // a query sees no later key
   template <class Self, class F>
   static void fields(Self& a, F&& f) {
     f("heads", a.heads);
@@ -37,6 +38,7 @@ struct AttentionAttributes {
     f.unless_empty("rate", a.rate);
     f.unless_empty("seed", a.seed);
     f("tf32", a.tf32);
+    f.unless_empty("causal", a.causal);
   }
   bool operator==(const AttentionAttributes&) const = default;
 };

@@ -6,7 +6,7 @@
 namespace traingraph::cuda {
 
 template <class S, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     attend_rows(const __grid_constant__ AttentionTask<S> task, S* y, float* largest_scores,
                 float* logarithms) {
   using Products = typename Tiles::Products;
@@ -29,8 +29,9 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
 #pragma unroll
   for (int k = 0; k < 2 * kGroups; ++k) largest[k / 2][k % 2] = -infinity<float>();
   int stage = 0;
-  for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
-    if (key + kColumns < task.keys) {
+  const std::int64_t end = task.keys_of(at.first, Tiles::kRows);
+  for (std::int64_t key = 0; key < end; key += kColumns, stage ^= 1) {
+    if (key + kColumns < end) {
       load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
                         tiles + (stage ^ 1) * kTiles);
       wait_for_tiles<Tiles, 1>();

@@ -16,13 +16,16 @@ __device__ void put_means(const AttentionTask<S>& task, const Slopes<S>& slopes,
     if (at.first + row < task.queries) slopes.means[task.row_number(at, at.first + row)] = mean;
   };
   if constexpr (Products::kIsWarpgroup) {
-    // The diagonal of the product of all rows.
-    WarpSums products[1][Tiles::kRows / 8];
-    Products::template dot<Tiles::kFeatures>(Tiles::rows(dy, lane.warp), y, products);
+    // The diagonal of the product of the warpgroup's rows.
+    constexpr int kSide = Products::kSide;
+    const int first = lane.warp / 4 * kSide;
+    WarpSums products[1][kSide / 8];
+    Products::template dot<Tiles::kFeatures>(Tiles::rows(dy, lane.warp), y + first * kPitch,
+                                             products);
 #pragma unroll
-    for (int k = 0; k < Tiles::kRows / 2; ++k) {
+    for (int k = 0; k < kSide / 2; ++k) {
       const int row = lane.row<1>(0, k % 4);
-      if (lane.column(k / 4, k % 4) == row) put(row, products[0][k / 4].of[k % 4]);
+      if (first + lane.column(k / 4, k % 4) == row) put(row, products[0][k / 4].of[k % 4]);
     }
   } else {
 #pragma unroll
@@ -40,7 +43,7 @@ __device__ void put_means(const AttentionTask<S>& task, const Slopes<S>& slopes,
 
 // dq, and Σ dy y per query.
 template <class S, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_query_rows(const __grid_constant__ AttentionTask<S> task,
                         const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
@@ -65,13 +68,14 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
   put_means<Tiles>(task, slopes, at, lane, dy, tiles);
   __syncthreads();
   load_tiles<Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
-  for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += kAttentionThreads) {
+  for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += Tiles::kThreads) {
     known.load(task, slopes, at, at.first + own, own);
   }
   WarpSums results[kGroups][kFeatures / 8];
   int stage = 0;
-  for (std::int64_t key = 0; key < task.keys; key += kColumns, stage ^= 1) {
-    if (key + kColumns < task.keys) {
+  const std::int64_t end = task.keys_of(at.first, Tiles::kRows);
+  for (std::int64_t key = 0; key < end; key += kColumns, stage ^= 1) {
+    if (key + kColumns < end) {
       load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key + kColumns,
                         tiles + (stage ^ 1) * kTiles);
       wait_for_tiles<Tiles, 1>();
@@ -96,7 +100,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
 // features have a block for each so many.
 constexpr int kMostResults = 128;
 template <class S, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_key_rows(const __grid_constant__ AttentionTask<S> task,
                       const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
@@ -121,12 +125,14 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
   load_rows_of<Tiles, Tiles::kRows>(task, at, task.k, task.keys, at.first, k);
   load_rows_of<Tiles, Tiles::kRows>(task, at, task.v, task.keys, at.first, v);
   commit_async_copies();
-  load(0, 0);
+  // The tile of the first query that sees the first key.
+  const std::int64_t begin = task.causal ? at.first / kColumns * kColumns : 0;
+  load(begin, 0);
   wait_for_tiles<Tiles, 1>();
   const auto own_k = Tiles::rows(k, lane.warp), own_v = Tiles::rows(v, lane.warp);
   WarpSums dk[kGroups][kResults / 8], dv[kGroups][kResults / 8];
   int stage = 0;
-  for (std::int64_t query = 0; query < task.queries; query += kColumns, stage ^= 1) {
+  for (std::int64_t query = begin; query < task.queries; query += kColumns, stage ^= 1) {
     if (query + kColumns < task.queries) {
       load(query + kColumns, stage ^ 1);
       wait_for_tiles<Tiles, 1>();
@@ -155,7 +161,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
 
 // dmask, by tiles of queries and keys: the sum over samples and heads if they share the mask.
 template <class S, class Tiles>
-__global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
+__global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_mask_tile(const __grid_constant__ AttentionTask<S> task,
                        const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
@@ -183,7 +189,7 @@ __global__ void __launch_bounds__(kAttentionThreads, Tiles::kBlocks)
     load_rows_of<Tiles, kRows>(task, at, task.q, task.queries, queries, q);
     load_rows_of<Tiles, kRows>(task, at, slopes.dy, task.queries, queries, dy);
     load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key, k);
-    for (int own = static_cast<int>(threadIdx.x); own < kRows; own += kAttentionThreads) {
+    for (int own = static_cast<int>(threadIdx.x); own < kRows; own += Tiles::kThreads) {
       known.load(task, slopes, at, queries + own, own);
     }
     wait_for_tiles<Tiles, 0>();

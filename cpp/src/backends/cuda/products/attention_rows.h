@@ -8,17 +8,17 @@
 
 namespace traingraph::cuda {
 
-constexpr int kAttentionWarps = 4, kAttentionThreads = 32 * kAttentionWarps;
-
 // What the warps of a block have: kGroups times 16 rows each, of queries or keys. They iterate over
-// tiles of kColumns of the others, two of which are in shared memory at a time.
-template <class S, class Products_, int kFeatures_, int kGroups_, int kColumns_, int kBlocks_ = 1>
+// tiles of kColumns of the others, two of which are in shared memory at a time. At least kBlocks
+// share a multiprocessor.
+template <class S, class Products_, int kFeatures_, int kGroups_, int kColumns_, int kWarps_ = 4,
+          int kBlocks_ = 1>
 struct Tiling {
-  static constexpr int kBlocks = kBlocks_;  // at least so many share a multiprocessor
   using Element = S;
   using Products = Products_;
   static constexpr int kFeatures = kFeatures_, kGroups = kGroups_, kColumns = kColumns_;
-  static constexpr int kCount = kColumns / 8, kRows = 16 * kGroups * kAttentionWarps;
+  static constexpr int kThreads = 32 * kWarps_, kBlocks = kBlocks_;
+  static constexpr int kCount = kColumns / 8, kRows = 16 * kGroups * kWarps_;
   static constexpr int kPitch = Products::template kPitch<kFeatures>;
 
   // The tiles in a block's shared memory, which has kAlignment bytes more.
@@ -57,7 +57,7 @@ __device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, cons
                              std::int64_t rows, std::int64_t first, S* tile) {
   constexpr int kPack = 16 / sizeof(S), kPacks = Tiles::kFeatures / kPack;
   constexpr int kPitch = Tiles::kPitch;
-  constexpr int kStep = kAttentionThreads / kPacks;
+  constexpr int kStep = Tiles::kThreads / kPacks;
   static_assert(!Tiles::Products::kIsWarpgroup || kStep % 8 == 0);  // eight rows' pieces differ
   const int column = static_cast<int>(threadIdx.x) % kPacks * kPack;
   int row = static_cast<int>(threadIdx.x) / kPacks;

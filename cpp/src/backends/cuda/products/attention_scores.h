@@ -56,8 +56,17 @@ __device__ void score(const AttentionTask<S>& task, const Place& at, const Lane&
       });
     }
   }
+  // How far the tile's first query is ahead of its first key.
+  const int ahead = kRowsAreKeys ? within(first_column, at.first) : within(at.first, first_column);
+  const int keys = kRowsAreKeys ? kGroups * static_cast<int>(blockDim.x) / 2 : 8 * kCount;
+  if (task.causal && ahead < keys - 1) {
+    for_each([&](float& sum, int row, int column) {
+      if ((kRowsAreKeys ? row - column : column - row) > ahead) sum = -infinity<float>();
+    });
+  }
   const int last_row = within(rows, at.first), last_column = within(columns, first_column);
-  if (last_row >= 16 * kGroups * kAttentionWarps && last_column >= 8 * kCount) return;
+  const int all_rows = kGroups * static_cast<int>(blockDim.x) / 2;  // 16 kGroups of each warp
+  if (last_row >= all_rows && last_column >= 8 * kCount) return;
   for_each([&](float& sum, int row, int column) {
     if (row >= last_row || column >= last_column) sum = -infinity<float>();
   });

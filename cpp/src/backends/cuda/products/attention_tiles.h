@@ -42,7 +42,7 @@ struct AttentionTask {
   std::int64_t samples, heads, queries, keys, features;
   std::int64_t masked_keys, mask_rows, counted_keys;
   T scale;
-  bool drops;
+  bool causal, drops;
   std::uint32_t threshold;
   T kept;
   std::uint64_t seed;
@@ -104,9 +104,17 @@ struct AttentionTask {
     return sum;
   }
 
+  __device__ bool sees(std::int64_t query, std::int64_t key) const {
+    return !causal || key <= query;
+  }
+  // Behind the last key that any of so many queries from this one on sees.
+  __device__ std::int64_t keys_of(std::int64_t query, std::int64_t count) const {
+    return causal && query + count < keys ? query + count : keys;
+  }
+
   // The score of a key for a query; -inf if it is masked or does not exist.
   __device__ T score(const Place& at, std::int64_t query, std::int64_t key, T product) const {
-    if (query >= queries || key >= keys) return -infinity<T>();
+    if (query >= queries || key >= keys || !sees(query, key)) return -infinity<T>();
     T result = rounded_product(scale, product);
     if (key >= masked_keys) return result;
     const std::int64_t matrix = mask_rows == 1 ? 0 : at.n * heads + at.h;
@@ -166,6 +174,7 @@ AttentionTask<S> attention_task(const ir::AttentionAttributes& a, const ir::Atte
   task.mask_rows = e.mask_rows;
   task.counted_keys = e.counted_keys();
   task.scale = static_cast<Compute<S>>(a.scale);
+  task.causal = a.causal;
   task.drops = drops;
   task.threshold = philox::keep_threshold(a.rate);
   task.kept = static_cast<Compute<S>>(1 / (1 - a.rate));

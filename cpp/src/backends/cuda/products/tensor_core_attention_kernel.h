@@ -16,41 +16,42 @@ template <class S, bool kExact, int kFeatures>
 struct Tilings {
   static constexpr bool kSmall = kFeatures <= 32, kLarge = kFeatures > 128;
   static constexpr bool kWide = sizeof(S) > 2;
-  template <int kGroups, int kColumns>
-  using Of = Tiling<S, WarpProducts<S, kExact>, kFeatures, kGroups, kColumns>;
+  template <int kGroups, int kColumns, int kBlocks = 1>
+  using Of = Tiling<S, WarpProducts<S, kExact>, kFeatures, kGroups, kColumns, 4, kBlocks>;
+  static constexpr int kBlocks = kSmall ? 4 : 1;
   static constexpr bool kHeavy = kWide && kFeatures > 64;
-  using Forward =
-      Of<(kSmall || kLarge ? 1 : 2), (kLarge ? (kWide ? 16 : 32) : (kHeavy || kExact ? 32 : 64))>;
-  using Queries = Of<(kSmall || kLarge || kHeavy ? 1 : 2), (kHeavy ? 16 : 32)>;
+  using Forward = Of<(kSmall || kLarge ? 1 : 2),
+                     (kLarge ? (kWide ? 16 : 32) : (kHeavy || kExact ? 32 : 64)), kBlocks>;
+  using Queries = Of<(kSmall || kLarge || kHeavy ? 1 : 2), (kHeavy ? 16 : 32), kBlocks>;
   static constexpr int kKeyColumns = kSmall && !kWide ? 64 : 32;
   using Keys = Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1),
                   (kHeavy || (kExact && !kSmall) ? 16 : kKeyColumns)>;
   using Mask = Of<1, 16>;
 };
 
-// A warpgroup multiplies 64 rows by 64. Without spare registers its products would wait for each
-// other.
+// A warpgroup multiplies 64 rows by 64. In the forward pass two of them share the tiles of keys and
+// values: with one, blocks load these twice as often from the second-level cache.
 template <class S>
 struct WarpgroupTilings {
-  template <int kBlocks>
-  using Of = Tiling<S, WarpgroupProducts<S>, 64, 1, 64, kBlocks>;
-  using Forward = Of<3>;
-  using Queries = Of<2>;
-  using Keys = Of<2>;
-  using Mask = Of<2>;
+  template <int kWarps, int kBlocks>
+  using Of = Tiling<S, WarpgroupProducts<S>, 64, 1, 64, kWarps, kBlocks>;
+  using Forward = Of<8, 2>;
+  using Queries = Of<4, 2>;
+  using Keys = Of<4, 2>;
+  using Mask = Of<4, 2>;
 };
 
 // A kernel with the shape of its blocks.
 template <class F>
 struct TiledKernel {
   F* kernel = nullptr;
-  int rows = 0, columns = 0;
+  int rows = 0, columns = 0, threads = 0;
   std::size_t shared_bytes = 0;
 
   // `rows` and `tiles`: how many of the block's rows and of pairs of tiles are in shared memory.
   template <class Tiles>
   static TiledKernel of(F* kernel, int rows, int tiles) {
-    return {kernel, Tiles::kRows, Tiles::kColumns,
+    return {kernel, Tiles::kRows, Tiles::kColumns, Tiles::kThreads,
             std::size_t(rows * Tiles::kRows + tiles * 2 * Tiles::kColumns) * Tiles::kPitch *
                     sizeof(typename Tiles::Element) +
                 Tiles::Products::kAlignment};
@@ -137,7 +138,7 @@ class TensorCoreAttention final : public AttentionKernel<S> {
     const std::int64_t heads = this->heads();
     const auto& [forward, queries, keys, mask, features, uses_wgmma] = kernels_;
     if (!this->is_gradient_) {
-      forward.kernel<<<forward.blocks(heads, task.queries), kAttentionThreads, forward.shared_bytes,
+      forward.kernel<<<forward.blocks(heads, task.queries), forward.threads, forward.shared_bytes,
                        stream>>>(task, this->template out<S>(pointers, 0),
                                  this->template out<float>(pointers, 1),
                                  this->template out<float>(pointers, 2));
@@ -146,16 +147,16 @@ class TensorCoreAttention final : public AttentionKernel<S> {
     }
     Slopes<S> slopes = this->slopes(pointers);
     slopes.means = this->template workspace<float>(pointers);
-    queries.kernel<<<queries.blocks(heads, task.queries), kAttentionThreads, queries.shared_bytes,
+    queries.kernel<<<queries.blocks(heads, task.queries), queries.threads, queries.shared_bytes,
                      stream>>>(task, slopes);
     check_launch("attention_gradient");
     const dim3 blocks(keys.blocks(heads, task.keys),
                       static_cast<unsigned>((features + kMostResults - 1) / kMostResults));
-    keys.kernel<<<blocks, kAttentionThreads, keys.shared_bytes, stream>>>(task, slopes);
+    keys.kernel<<<blocks, keys.threads, keys.shared_bytes, stream>>>(task, slopes);
     check_launch("attention_gradient");
     if (slopes.dmask == nullptr) return;
     const std::int64_t tiles = (task.masked_keys + mask.columns - 1) / mask.columns;
-    mask.kernel<<<mask.blocks(task.mask_rows * tiles, task.queries), kAttentionThreads,
+    mask.kernel<<<mask.blocks(task.mask_rows * tiles, task.queries), mask.threads,
                   mask.shared_bytes, stream>>>(task, slopes);
     check_launch("attention_gradient");
   }
