@@ -165,7 +165,8 @@ def plot(
     curve, pictures = np.ravel(figure.subfigures(1, 2, width_ratios=(3, 7)))
     axes = curve.subplots()
     axes.plot(range(1, len(losses) + 1), losses, "o-", markersize=4)
-    axes.set(title="Training", xlabel="epoch", ylabel="mean loss of an image", yscale="log")
+    axes.set(title="Training", xlabel="epoch", ylabel="mean loss of an image")
+    axes.locator_params(axis="x", integer=True)
     axes.grid(alpha=0.3)
     grid = pictures.subplots(3, 5).ravel()
     for axes, image, *both in zip(grid, images, truth, found, strict=False):
@@ -177,13 +178,14 @@ def plot(
                 shape = Rectangle((left, top), right - left, bottom - top, fill=False, **line)
                 axes.add_patch(shape)
                 if is_found:
-                    axes.text(left, top - 1, f"{KINDS[kind]} {score:.2f}", color="w", fontsize=6)
+                    text = f"{KINDS[kind]} {score:.2f}"
+                    axes.text(left, max(top - 1, 3), text, color="w", fontsize=6)
     figure.savefig(path, dpi=120)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--epochs", type=int, default=15)
+    parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=100, help="of each epoch")
     parser.add_argument("--seed", type=int, default=0, help="of weights and images")
     parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the losses and boxes")
@@ -206,7 +208,7 @@ def main() -> None:
     seconds = time.perf_counter() - start
 
     rng = np.random.default_rng([options.seed, 0])  # no epoch has the number 0
-    drawn, truth = zip(*(draw(rng) for _ in range(500)), strict=True)
+    drawn, truth = zip(*(draw(rng) for _ in range(300)), strict=True)
     images = np.stack(drawn)
     outputs = model.predict(images)
     precision = average_precision(truth, [decode(output, 0.01) for output in outputs])

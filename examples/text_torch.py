@@ -64,7 +64,9 @@ def loss_of(x: np.ndarray, y: np.ndarray) -> torch.Tensor:
 @torch.no_grad()
 def held_out() -> float:
     starts = np.arange(0, len(text.HELD) - CONTEXT, CONTEXT)
-    return loss_of(*text.pieces(text.HELD, starts)).item()
+    parts = np.split(starts, range(text.BATCH, len(starts), text.BATCH))
+    losses = [loss_of(*text.pieces(text.HELD, part)).item() for part in parts]
+    return float(np.average(losses, weights=[len(part) for part in parts]))
 
 
 @torch.no_grad()
@@ -73,6 +75,8 @@ def predict(codes: np.ndarray) -> np.ndarray:
 
 
 chosen = text.options()
+if chosen.initial is None:
+    raise SystemExit("write the weights by text.py --initial FILE.npz, and name that file here too")
 model = nn.Sequential(
     *[nn.Embedding(len(LETTERS), WIDTH), Places()],
     *[block for _ in range(text.LAYERS) for block in layer()],

@@ -46,16 +46,26 @@ def detect(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return detect
 
 
-@pytest.mark.parametrize("name", ["text.py", "detect.py"])
-def test_a_seed_repeats_a_run(name: str, tmp_path: Path) -> None:
+PROGRAMS = pytest.mark.parametrize("name", ["text.py", "detect.py"])
+
+
+@PROGRAMS
+def test_a_short_run_draws(name: str, tmp_path: Path) -> None:
     picture = tmp_path / "picture.png"
-    short = ["--epochs", 2, "--steps", 2]
-    first = run(name, *short, "--plot", picture)
+    summary = run(name, "--epochs", 1, "--steps", 4, "--plot", picture)
+    assert np.isfinite(summary["losses"]).tolist() == [True]
     assert picture.read_bytes().startswith(PNG)
     assert picture.stat().st_size > 10_000
-    assert len(first["losses"]) == 2
-    assert run(name, *short) == first
-    assert run(name, *short, "--seed", 1)["losses"] != first["losses"]
+
+
+@pytest.mark.programs
+@PROGRAMS
+def test_a_seed_repeats_a_run(name: str) -> None:
+    first, again, other = (
+        run(name, "--epochs", 2, "--steps", 10, "--seed", seed, threads=2) for seed in (0, 0, 1)
+    )
+    assert first == again
+    assert first["losses"] != other["losses"]
 
 
 # --- the transformer -----------------------------------------------------------------------------
@@ -70,10 +80,9 @@ def beside_pytorch(initial: Path, *arguments: object, threads: int = 1) -> tuple
 
 
 def test_the_first_steps_are_pytorchs(tmp_path: Path) -> None:
-    mine, theirs = beside_pytorch(tmp_path / "weights.npz", "--epochs", 2, "--steps", 3)
+    mine, theirs = beside_pytorch(tmp_path / "weights.npz", "--epochs", 1, "--steps", 4)
     for name in ("losses", "held_out"):
         np.testing.assert_allclose(mine[name], theirs[name], rtol=1e-4)
-    assert mine["held_out"][1] < mine["held_out"][0]
 
 
 @pytest.mark.programs
@@ -111,7 +120,8 @@ def test_epochs_have_their_own_pieces(text: ModuleType) -> None:
     assert len(first) == 2
     np.testing.assert_array_equal(first, [x for x, _ in batches])
     batches.set_epoch(2)
-    assert (first[0] != next(iter(batches))[0]).any()
+    for others in (batches, text.Batches(seed=4, steps=2)):
+        assert (first[0] != next(iter(others))[0]).any()
 
 
 def test_a_sample_follows_the_logits(text: ModuleType) -> None:
