@@ -95,7 +95,10 @@ def decode(output: np.ndarray, least: float) -> Objects:
 
 
 def average_precision(truth: list[Objects], found: list[Objects]) -> float:
-    """The area below precision over recall at half overlap, of all points, mean of the kinds."""
+    """At half overlap: the area below precision over recall, of all points; the mean of the kinds.
+
+    Each kind must be in the truth.
+    """
     areas = []
     for kind in range(len(KINDS)):
         expected = [objects.boxes[objects.kinds == kind] for objects in truth]
@@ -215,7 +218,7 @@ def main() -> None:
     losses = [epoch.loss for epoch in epochs]
     if options.plot:
         plot(options.plot, losses, images, truth, [decode(output, 0.5) for output in outputs[:15]])
-    print(f"AP 50 {precision:.3f} over {len(images)} held-out images after {seconds:.0f} s")
+    print(f"AP 50 {precision:.4f} over {len(images)} held-out images after {seconds:.0f} s")
     if options.json:
         summary = {"average_precision": precision, "losses": losses}
         print(json.dumps({**summary, "seconds": round(seconds, 1)}))
