@@ -15,7 +15,7 @@ class TRAINGRAPH_API Error : public std::runtime_error {
   ~Error() override;
   const char* what() const noexcept override { return text_.c_str(); }
   // Says more, behind what it says.
-  void add(const std::string& text) { text_ += text; }
+  virtual void add(const std::string& text) { text_ += text; }
 
  private:
   std::string text_;
@@ -77,6 +77,7 @@ class TRAINGRAPH_API FileError : public Error {
   // `code` is what errno says.
   FileError(const std::string& path, const std::string& reason, int code);
   ~FileError() override;
+  void add(const std::string& text) override;
   const std::string& path() const { return path_; }
   const std::string& reason() const { return reason_; }
   int code() const { return code_; }

@@ -41,6 +41,10 @@ NumericError::~NumericError() = default;
 FileError::FileError(const std::string& path, const std::string& reason, int code)
     : Error("[file '" + path + "'] " + reason), path_(path), reason_(reason), code_(code) {}
 FileError::~FileError() = default;
+void FileError::add(const std::string& text) {
+  Error::add(text);
+  reason_ += text;
+}
 InternalError::~InternalError() = default;
 
 }  // namespace traingraph

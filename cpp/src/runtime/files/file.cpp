@@ -1,4 +1,5 @@
-// Writes a file atomically: a locked partial file beside it, synchronized and then renamed over it.
+// Writes files: atomically, by a locked partial file beside it, synchronized and then renamed over
+// it; or in place.
 #include "runtime/files/file.h"
 
 #include <fcntl.h>
@@ -8,6 +9,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include <traingraph/errors.h>
 
@@ -101,37 +103,82 @@ void synchronize(const OpenFile& file, const std::string& path) {
   });
 }
 
+// The names of a file that is replaced, and what is there before.
+struct Replaced {
+  std::filesystem::path target;
+  std::string folder, partial;
+  std::optional<mode_t> mode;  // none: there is no file yet
+};
+
+Replaced replaced(const std::string& path) {
+  check_path(path);
+  Replaced file;
+  file.target = resolved(path);
+  struct stat before{};
+  if (::stat(file.target.c_str(), &before) == 0) {
+    expect_regular(before, path, path);
+    file.mode = before.st_mode;
+  }
+  if (!file.target.has_filename()) {
+    errno = file.target.empty() ? ENOENT : EISDIR;
+    fail_at(path, "open");
+  }
+  const std::filesystem::path parent = file.target.parent_path();
+  file.folder = parent.empty() ? "." : parent.string();
+  file.partial = parent / ("." + file.target.filename().string() + ".partial");
+  return file;
+}
+
 }  // namespace
 
 void replace_file(const std::string& path, const std::vector<std::span<const std::byte>>& pieces) {
-  check_path(path);
-  const std::filesystem::path target = resolved(path);
-  struct stat before{};
-  const bool exists = ::stat(target.c_str(), &before) == 0;
-  if (exists) expect_regular(before, path, path);
-  if (!target.has_filename()) {
-    errno = target.empty() ? ENOENT : EISDIR;
-    fail_at(path, "open");
-  }
-  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
-  const std::string partial =
-      target.parent_path() / ("." + target.filename().string() + ".partial");
-  const OpenFile file = open_partial(path, partial, folder);
+  const Replaced names = replaced(path);
+  const OpenFile file = open_partial(path, names.partial, names.folder);
   try {
     if (::ftruncate(file.number(), 0) != 0) fail_at(path, "ftruncate");
-    if (exists) {
+    if (names.mode) {
       // Not allowed for another user's file: the new one then has this user's usual mode.
-      [[maybe_unused]] const int ignored = ::fchmod(file.number(), before.st_mode & 07777);
+      [[maybe_unused]] const int ignored = ::fchmod(file.number(), *names.mode & 07777);
     }
     for (const std::span<const std::byte> piece : pieces) write_all(file, piece, path);
     synchronize(file, path);
-    if (std::rename(partial.c_str(), target.c_str()) != 0) fail_at(path, "rename");
+    if (std::rename(names.partial.c_str(), names.target.c_str()) != 0) fail_at(path, "rename");
   } catch (...) {
-    ::unlink(partial.c_str());
+    ::unlink(names.partial.c_str());
     throw;
   }
   // The new name reaches the disk with its directory.
-  synchronize(open_for(path, folder, O_RDONLY | O_DIRECTORY), path);
+  synchronize(open_for(path, names.folder, O_RDONLY | O_DIRECTORY), path);
+}
+
+void check_replaceable(const std::string& path) {
+  const Replaced names = replaced(path);
+  const OpenFile file = open_partial(path, names.partial, names.folder);
+  ::unlink(names.partial.c_str());
+}
+
+void write_text(const std::string& path, std::string_view text, Write how) {
+  check_path(path);
+  const int kept = how == Write::append ? O_APPEND : O_TRUNC;
+  write_all(open_for(path, path, O_WRONLY | O_CREAT | kept), std::as_bytes(std::span(text)), path);
+}
+
+void check_writable(const std::string& path) {
+  check_path(path);
+  struct stat status{};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) fail_at(path, "open");
+    const std::string target = resolved(path);
+    const OpenFile made = open_for(path, target, O_WRONLY | O_CREAT | O_EXCL);
+    ::unlink(target.c_str());
+    return;
+  }
+  if (S_ISDIR(status.st_mode)) expect_regular(status, path, path);
+  if (S_ISREG(status.st_mode)) {
+    open_for(path, path, O_WRONLY);
+  } else if (::access(path.c_str(), W_OK) != 0) {
+    fail_at(path, "open");  // one that is opened may wait, or have effects
+  }
 }
 
 }  // namespace traingraph

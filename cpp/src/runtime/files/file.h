@@ -1,9 +1,11 @@
+// Files: reading, replacing, and writing in place.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -50,5 +52,14 @@ class InputFile {
 // has a second name, or is another user's in a sticky directory is refused.
 // Raises FileError, and InvalidArgument for a path with a NUL.
 void replace_file(const std::string& path, const std::vector<std::span<const std::byte>>& pieces);
+// Raises what replace_file would before it writes, and changes nothing.
+void check_replaceable(const std::string& path);
+
+// Writes the text behind what the file has, or instead of it, in place. Raises FileError, and
+// InvalidArgument for a path with a NUL.
+enum class Write { append, replace };
+void write_text(const std::string& path, std::string_view text, Write how);
+// Raises what write_text would before it writes, and changes nothing.
+void check_writable(const std::string& path);
 
 }  // namespace traingraph
