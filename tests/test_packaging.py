@@ -99,7 +99,7 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     of_bytes = run(tmp_path / "kernel_bytes").splitlines()
     assert len(of_bytes) >= 23
     of_fits = run(tmp_path / "fits", tmp_path / "fit.safetensors").splitlines()
-    assert len(of_fits) == 5
+    assert len(of_fits) == 8
     assert all(line.endswith(": ok") for line in lines + of_bytes + of_fits)
     first, last = map(float, run(tmp_path / "branches").split())
     assert last < first / 10

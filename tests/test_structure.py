@@ -122,6 +122,8 @@ FOREIGN = {
     # The release of a Mac's system, which Accelerate is a part of.
     "sys/utsname.h": ["backends/bnns"],
     "immintrin.h": ["backends/cpu"],
+    # The name of a class of the program's.
+    "cxxabi.h": ["graph/fit/callbacks.cpp"],
     "pthread.h": ["runtime"],
     "dlfcn.h": ["runtime", "backends/cuda"],
     "fcntl.h": ["runtime"],

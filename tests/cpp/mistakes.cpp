@@ -35,6 +35,11 @@ NamedData classes(std::int64_t rows, std::int32_t label) {
 std::shared_ptr<TrainingGraph> model() {
   return nn::model({nn::dense(4), "relu", nn::dense(3)}, {.input = {8}});
 }
+void fit_with(FitArguments fit) {
+  fit.inputs = x();
+  fit.loss_labels = classes(kRows, 0);
+  model()->fit(fit);
+}
 TensorPtr tensor() { return Tensor::create(TensorDescriptor({4, 8})); }
 
 const std::map<std::string, void (*)()>& mistakes() {
@@ -51,6 +56,31 @@ const std::map<std::string, void (*)()>& mistakes() {
                        .loss_labels = classes(kRows, 0),
                        .callbacks = {std::make_shared<EarlyStopping>(2, 0, "acc")}});
        }},
+      {"model.fit(x, y, callbacks=[tg.CSVLog(path='log.csv')] * 2)",
+       [] {
+         const auto log = std::make_shared<CSVLog>("log.csv");
+         fit_with({.callbacks = {log, log}});
+       }},
+      {"model.fit(x, y, callbacks=[tg.CSVLog(path='log.csv'), tg.Checkpoint(path='log.csv')])",
+       [] {
+         fit_with({.callbacks = {std::make_shared<CSVLog>("log.csv"),
+                                 std::make_shared<Checkpoint>("log.csv")}});
+       }},
+      {"model.fit(x, y, callbacks=[tg.Checkpoint(path='no_such/run.safetensors')])",
+       [] { fit_with({.callbacks = {std::make_shared<Checkpoint>("no_such/run.safetensors")}}); }},
+      {"model.fit(x, y, callbacks=[tg.CSVLog(path='no_such/log.csv')])",
+       [] { fit_with({.callbacks = {std::make_shared<CSVLog>("no_such/log.csv")}}); }},
+      {"model.fit(x, y, validation=({}, y))",
+       [] { fit_with({.validation = SampleData{.loss_labels = classes(kRows, 0)}}); }},
+      {"model.fit(x, y, validation=(x, y), metrics=['auc', 'auc'])",
+       [] {
+         fit_with({.validation = SampleData{.inputs = x(), .loss_labels = classes(kRows, 0)},
+                   .metrics = {"auc", "auc"}});
+       }},
+      {"model.evaluate({}, y)", [] { model()->evaluate({.loss_labels = classes(kRows, 0)}); }},
+      {"tg.EarlyStopping(patience=2, monitor='')", [] { EarlyStopping(2, 0, ""); }},
+      {"tg.Checkpoint(path='run.safetensors', metadata={'format': 'mine'})",
+       [] { Checkpoint("run.safetensors", 0, {{"format", "mine"}}); }},
       {"model.fit(x, np.full(32, 3), shuffle=False)",
        [] { model()->fit({.inputs = x(), .loss_labels = classes(kRows, 3), .shuffle = false}); }},
       {"model.evaluate(x)", [] { model()->evaluate({.inputs = x()}); }},

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <stdexcept>
@@ -44,6 +45,23 @@ std::shared_ptr<tg::TrainingGraph> network() {
   return tg::nn::model({tg::nn::dense(8), "relu", tg::nn::dropout(0.25f), tg::nn::dense(2)},
                        options);
 }
+
+// Callbacks of the program's own: one keeps state, the other none.
+class Counting final : public tg::FitCallback {
+ public:
+  bool after_epoch(tg::TrainingGraph&, const tg::Epoch&) override { return ++heard > 0; }
+  tg::NamedData copy_state() const override {
+    return {{"heard", tg::TensorData::copy_of(&heard, sizeof heard, tg::DataType::kInt64, {})}};
+  }
+  void resume(tg::TrainingGraph&, int, const tg::NamedData& state) override {
+    std::memcpy(&heard, state.at(0).second.bytes, sizeof heard);
+  }
+  std::int64_t heard = 0;
+};
+class Silent final : public tg::FitCallback {
+ public:
+  bool after_epoch(tg::TrainingGraph&, const tg::Epoch&) override { return true; }
+};
 
 bool same(const tg::TrainingGraph& a, const tg::TrainingGraph& b) {
   const tg::NamedData left = a.copy_state(), right = b.copy_state();
@@ -90,6 +108,31 @@ void fits_go_on(Data& data, const std::string& path) {
   check(is_refused, "another batch size is refused");
 }
 
+void callbacks_find_what_is_theirs(Data& data, const std::string& path) {
+  std::filesystem::remove(path);
+  const auto begun = network(), resumed = network();
+  const auto counting = std::make_shared<Counting>(), counting_on = std::make_shared<Counting>();
+  tg::FitArguments fit = training(data, path);
+  fit.epochs = 3;
+  const std::vector<tg::FitCallbackPtr> own = fit.callbacks;
+  fit.callbacks.insert(fit.callbacks.begin(), counting);
+  begun->fit(fit);
+  fit.epochs = 5;
+  fit.callbacks = {std::make_shared<Silent>(), own[1], own[0], counting_on};
+  resumed->fit(fit);
+  check(counting->heard == 3 && counting_on->heard == 5, "state goes to the callback of its kind");
+  check(Silent().kind().ends_with("Silent"), "a kind is the name of the class");
+  fit.callbacks.pop_back();
+  std::string text;
+  try {
+    network()->fit(fit);
+  } catch (const tg::InvalidArgument& error) {
+    text = error.what();
+  }
+  check(text.find("Counting, EarlyStopping(monitor='loss'), as the fit") != std::string::npos,
+        "state that nobody takes is named");
+}
+
 void batches_are_those_of_arrays(Data& data) {
   const auto arrays = network(), made = network();
   const tg::SampleData all = data.rows(0, kSamples);
@@ -120,5 +163,6 @@ void batches_are_those_of_arrays(Data& data) {
 int main(int, char** arguments) {
   Data data;
   fits_go_on(data, arguments[1]);
+  callbacks_find_what_is_theirs(data, arguments[1]);
   batches_are_those_of_arrays(data);
 }

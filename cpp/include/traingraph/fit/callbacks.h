@@ -25,6 +25,9 @@ class TRAINGRAPH_API FitCallback {
   virtual void end(TrainingGraph& graph);
   // What it remembers from epoch to epoch, by name: checkpoints hold it.
   virtual NamedData copy_state() const;
+  // Where a fit goes on, what one remembers goes to that of the same kind, in their order. As it is
+  // here: the name of its class.
+  virtual std::string kind() const;
   // Instead of begin where a fit goes on: with what it remembered there, and the epoch that it
   // hears of next. Raises InvalidArgument for the state of another callback.
   virtual void resume(TrainingGraph& graph, int epoch, const NamedData& state);
@@ -40,7 +43,7 @@ using FitCallbackPtr = std::shared_ptr<FitCallback>;
 // Ends the training after `patience` epochs in which a number has not become better than the best
 // one by more than `min_delta`. The number is "loss", "accuracy" or the name of a metric: of the
 // validation, and a loss without one of the epoch. A loss or an error is better lower, another
-// metric higher. `restores_best`: the parameters of the best epoch stay.
+// metric higher, and NaN is never better. `restores_best`: the parameters of the best epoch stay.
 class TRAINGRAPH_API EarlyStopping final : public FitCallback {
  public:
   explicit EarlyStopping(std::int64_t patience, double min_delta = 0, std::string monitor = "loss",
@@ -49,6 +52,8 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
   void end(TrainingGraph& graph) override;
   NamedData copy_state() const override;
+  // With the monitor: a best loss says nothing of an accuracy.
+  std::string kind() const override;
   void resume(TrainingGraph& graph, int epoch, const NamedData& state) override;
   std::int64_t patience() const { return patience_; }
   double min_delta() const { return min_delta_; }
@@ -72,13 +77,14 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
 
 // A row of numbers per epoch: epoch, loss, seconds, learning_rate, and validation_ before the loss,
 // the accuracy and each metric that is one number. A file that is there gets more rows where
-// `appends`, else it is replaced by the first row.
+// `appends`, of the columns that it has, else it is replaced by the first row.
 class TRAINGRAPH_API CSVLog final : public FitCallback {
  public:
   explicit CSVLog(std::string path, bool appends = false);
   void begin(TrainingGraph& graph) override;
-  // Raises FileError.
+  // Raises FileError, and InvalidArgument for an epoch of other columns than those of the file.
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  std::string kind() const override;
   // Rows of this epoch and later ones are taken out of the file.
   void resume(TrainingGraph& graph, int epoch, const NamedData& state) override;
   const std::string& path() const { return path_; }
@@ -88,7 +94,8 @@ class TRAINGRAPH_API CSVLog final : public FitCallback {
  private:
   std::string path_;
   bool appends_;
-  bool has_header_ = false;
+  bool keeps_rows_ = false;  // that are there before its first one
+  std::string header_;       // of the file, once it has written a row
 };
 
 // Saves the graph with the place of the fit: after each epoch, when all callbacks have heard of it,
@@ -98,6 +105,7 @@ class TRAINGRAPH_API Checkpoint final : public FitCallback {
  public:
   explicit Checkpoint(std::string path, std::int64_t every_steps = 0, Metadata metadata = {});
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
+  std::string kind() const override;
   // By the fit. Raises FileError.
   void save(const TrainingGraph& graph) const { graph.save(path_, metadata_); }
   bool is_due_after(std::int64_t steps) const {

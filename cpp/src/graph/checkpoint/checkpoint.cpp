@@ -20,6 +20,7 @@
 #include "graph/run/executor.h"
 #include "graph/run/update_count.h"
 #include "graph/state/graph_state.h"
+#include "graph/state/own_metadata.h"
 #include "runtime/memory/parameter_store.h"
 
 namespace traingraph {
@@ -388,11 +389,6 @@ void add_fit_place(const GraphState& state, NamedData& saved) {
   if (passes == place->passes) std::ranges::move(entries_of(*place), std::back_inserter(saved));
 }
 
-// What save() writes beside the user's.
-bool is_own(const std::string& key) {
-  return key == "format" || key == "version" || key == "optimizer";
-}
-
 }  // namespace
 
 NamedTensors ExecutableGraph::named_parameters() const {
@@ -410,15 +406,8 @@ void ExecutableGraph::save(const std::string& path, const Metadata& given) const
   Metadata metadata{{"format", "traingraph"}, {"version", Platform::version()}};
   const OptimizerPtr optimizer = state_->snapshot()->optimizer;
   if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
-  for (const auto& [key, value] : given) {
-    if (is_own(key)) {
-      throw InvalidArgument(
-          "[save] expected metadata of other names than format, version and "
-          "optimizer, which the library writes, but got '" +
-          key + "'");
-    }
-    metadata[key] = value;
-  }
+  check_metadata(given, "[save]");
+  metadata.insert(given.begin(), given.end());
   const Contents contents = contents_of(*state_->snapshot(), state_->training);
   NamedData tensors;
   run_between(*state_, [&] {
@@ -453,7 +442,7 @@ Metadata ExecutableGraph::load(const std::string& path) {
     state_->fit_place->set(std::move(place));
   }
   Metadata metadata = file.metadata();
-  std::erase_if(metadata, [](const auto& entry) { return is_own(entry.first); });
+  std::erase_if(metadata, [](const auto& entry) { return is_own_metadata(entry.first); });
   return metadata;
 }
 

@@ -2,9 +2,13 @@
 #include "graph/checkpoint/fit_entries.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <traingraph/errors.h>
 
@@ -14,7 +18,8 @@ namespace {
 constexpr const char* kLossSum = "fit.loss_sum";
 constexpr const char* kRate = "fit.learning_rate";
 constexpr const char* kSeed = "fit.shuffle_seed";
-constexpr std::string_view kCallbacks = "fit.callbacks.";
+// Of each callback, by its position from 1: whether it has heard, behind its kind; and its state.
+constexpr std::string_view kHeard = "fit.heard.", kCallbacks = "fit.callbacks.";
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -30,7 +35,6 @@ constexpr Number kNumbers[] = {
     {"fit.batch_size", &FitPlace::batch_size},
     {"fit.order", &FitPlace::order},
     {"fit.loss_count", &FitPlace::loss_count},
-    {"fit.heard", &FitPlace::heard},
     {"fit.ended", &FitPlace::ended, 0, 1},
 };
 
@@ -70,14 +74,24 @@ class FitReader {
            std::to_string(value));
   }
 
-  NamedData callbacks() {
-    NamedData found;
+  std::vector<PlacedCallback> callbacks() {
+    std::map<std::int64_t, PlacedCallback> found;
     for (const auto& [name, data] : entries_) {
-      if (!name.starts_with(kCallbacks)) continue;
-      found.emplace_back(name.substr(kCallbacks.size()), data);
+      const auto of = position_in(name, kHeard);
+      if (!of) continue;
+      const std::int64_t heard = number({name.c_str(), nullptr, 0, 1});
+      found[of->first] = {.kind = of->second, .has_heard = heard == 1};
+    }
+    if (has(kAllHeard)) add_unnamed(found);
+    for (const auto& [name, data] : entries_) {
+      const auto of = position_in(name, kCallbacks);
+      if (!of || !found.contains(of->first)) continue;
+      found[of->first].state.emplace_back(of->second, data);
       read_.insert(name);
     }
-    return found;
+    std::vector<PlacedCallback> result;
+    for (auto& [position, callback] : found) result.push_back(std::move(callback));
+    return result;
   }
 
   void finish() const {
@@ -87,6 +101,33 @@ class FitReader {
   }
 
  private:
+  // Files of before name no kinds: those up to this position have heard.
+  static constexpr const char* kAllHeard = "fit.heard";
+  static constexpr std::int64_t kMostUnnamed = 1 << 16;
+
+  // The position, and what follows it.
+  static std::optional<std::pair<std::int64_t, std::string>> position_in(const std::string& name,
+                                                                         std::string_view behind) {
+    if (!name.starts_with(behind)) return std::nullopt;
+    const char* const end = name.data() + name.size();
+    std::int64_t position = 0;
+    const auto [last, code] = std::from_chars(name.data() + behind.size(), end, position);
+    if (code != std::errc() || last == end || *last != '.' || position < 1) return std::nullopt;
+    return std::pair(position, std::string(last + 1, end));
+  }
+
+  void add_unnamed(std::map<std::int64_t, PlacedCallback>& found) {
+    std::int64_t all = number({kAllHeard, nullptr, 0, kMostUnnamed});
+    const std::int64_t heard = all;
+    for (const auto& [name, data] : entries_) {
+      const auto of = position_in(name, kCallbacks);
+      if (of && of->first <= kMostUnnamed) all = std::max(all, of->first);
+    }
+    for (std::int64_t position = 1; position <= all; ++position) {
+      found[position].has_heard = position <= heard;
+    }
+  }
+
   NamedData::const_iterator find(std::string_view name) const {
     return std::ranges::find(entries_, name, &NamedData::value_type::first);
   }
@@ -112,8 +153,14 @@ NamedData entries_of(const FitPlace& place) {
   if (place.learning_rate) {
     entries.emplace_back(kRate, entry(*place.learning_rate, DataType::kFloat32));
   }
-  for (const auto& [name, data] : place.callbacks) {
-    entries.emplace_back(std::string(kCallbacks) + name, data);
+  std::int64_t position = 0;
+  for (const PlacedCallback& callback : place.callbacks) {
+    const std::string of = std::to_string(++position) + ".";
+    const std::int64_t heard = callback.has_heard ? 1 : 0;
+    entries.emplace_back(std::string(kHeard) + of + callback.kind, entry(heard, DataType::kInt64));
+    for (const auto& [name, data] : callback.state) {
+      entries.emplace_back(std::string(kCallbacks) + of + name, data);
+    }
   }
   return entries;
 }

@@ -72,10 +72,12 @@ const ClassDescription& EarlyStopping::class_description() {
           .in(kNotNegative)
           .argument("monitor", &EarlyStopping::monitor,
                     "'loss', 'accuracy' or a metric of the fit, of the validation; a loss without "
-                    "a validation of the epoch.",
+                    "a validation of the epoch. NaN is no better than anything.",
                     std::string("loss"))
           .argument("restores_best", &EarlyStopping::restores_best,
-                    "Whether the parameters of the best epoch stay.", true)
+                    "Whether the parameters of the best epoch stay; those of the last one, where "
+                    "none was a number.",
+                    true)
           .made_of<std::int64_t, double, std::string, bool>(
               "A loss or an error is better lower, other metrics are better higher. Errors: "
               "ValueError, also of a fit whose epochs have not the number.")
@@ -88,10 +90,13 @@ const ClassDescription& CSVLog::class_description() {
   static const ClassDescription description =
       Describing<CSVLog, FitCallback>("CSVLog", "Writes a row per epoch into a file.")
           .takes({argument<FilePath>("path", "The file."),
-                  argument("appends", false, "Whether rows that are there stay.")})
+                  argument("appends", false,
+                           "Whether rows that are there stay; their columns have to be the same.")})
           .made_by(
               "Columns: epoch, loss, seconds, learning_rate, and those of the validation, each "
-              "behind validation_: loss, accuracy, metrics of one number. Errors: FileError.",
+              "behind validation_: loss, accuracy, metrics of one number. Errors: of the fit, "
+              "before its "
+              "first step, ValueError for a file of other columns and FileError.",
               [](const Given& given) {
                 return std::make_shared<CSVLog>(given.get<FilePath>("path").bytes,
                                                 given.get<bool>("appends"));
@@ -113,7 +118,8 @@ const ClassDescription& Checkpoint::class_description() {
                   argument("metadata", Metadata(), "Texts by name, which load() returns.")})
           .made_by(
               "After each epoch, when all callbacks have heard of it. A fit with resume= goes on "
-              "from the file. Errors: ValueError; of the fit OSError.",
+              "from the file. Errors: ValueError; of the fit FileError, for a path that cannot be "
+              "written before its first step.",
               [](const Given& given) {
                 return std::make_shared<Checkpoint>(given.get<FilePath>("path").bytes,
                                                     given.get<std::int64_t>("every_steps"),

@@ -1,19 +1,27 @@
 // What a fit can be given to ask after each epoch.
 #include <traingraph/fit/callbacks.h>
 
+#include <cxxabi.h>
+
 #include <algorithm>
-#include <charconv>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
+#include <limits>
+#include <memory>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
+#include <vector>
 
 #include <traingraph/errors.h>
 #include <traingraph/fit.h>
 
+#include "graph/fit/csv_file.h"
 #include "graph/fit/metrics.h"
+#include "graph/state/own_metadata.h"
 #include "ir/number_text.h"
+#include "runtime/files/file.h"
 #include "runtime/numbers/range.h"
 
 namespace traingraph {
@@ -57,14 +65,16 @@ std::optional<T> number_in(const NamedData& state, const char* name, DataType ty
   return value;
 }
 
-// None where the epoch has not the number.
+// None where the epoch has not the number; NaN where it is of nothing, as of labels that do not
+// count.
 std::optional<double> number_of(const Epoch& epoch, const std::string& name) {
   if (name == "loss") return epoch.validation ? epoch.validation->loss : epoch.loss;
   if (!epoch.validation) return std::nullopt;
   for (const auto& [known, value] : epoch.validation->metrics) {
     if (known == name && value.shape.empty()) return value.numbers.front();
   }
-  return name == "accuracy" ? epoch.validation->accuracy : std::nullopt;
+  if (name != "accuracy") return std::nullopt;
+  return epoch.validation->accuracy.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
@@ -73,6 +83,14 @@ FitCallback::~FitCallback() = default;
 void FitCallback::begin(TrainingGraph&) {}
 void FitCallback::end(TrainingGraph&) {}
 NamedData FitCallback::copy_state() const { return {}; }
+
+std::string FitCallback::kind() const {
+  const char* const mangled = typeid(*this).name();
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(
+      abi::__cxa_demangle(mangled, nullptr, nullptr, &status), std::free);
+  return status == 0 ? name.get() : mangled;
+}
 
 void FitCallback::resume(TrainingGraph& graph, int, const NamedData& state) {
   if (!state.empty()) refuse_state("none", state);
@@ -89,6 +107,8 @@ EarlyStopping::EarlyStopping(std::int64_t patience, double min_delta, std::strin
       restores_best_(restores_best) {
   expect_in(kOneOrMore, "EarlyStopping", "patience", static_cast<double>(patience_));
   expect_in(kNotNegative, "EarlyStopping", "min_delta", min_delta_);
+  if (!monitor_.empty()) return;
+  refuse("EarlyStopping", "monitor: loss, accuracy or the name of a metric", "an empty text");
 }
 
 void EarlyStopping::begin(TrainingGraph&) {
@@ -132,6 +152,8 @@ NamedData EarlyStopping::copy_state() const {
   return state;
 }
 
+std::string EarlyStopping::kind() const { return "EarlyStopping(monitor='" + monitor_ + "')"; }
+
 void EarlyStopping::resume(TrainingGraph& graph, int, const NamedData& state) {
   const auto epoch = number_in<std::int64_t>(state, kBestEpoch, DataType::kInt64);
   const auto waited = number_in<std::int64_t>(state, kWaited, DataType::kInt64);
@@ -151,57 +173,52 @@ CSVLog::CSVLog(std::string path, bool appends) : path_(std::move(path)), appends
   if (path_.empty()) refuse("CSVLog", "a path", "an empty one");
 }
 
-void CSVLog::begin(TrainingGraph&) { has_header_ = appends_ && std::ifstream(path_).peek() != EOF; }
+void CSVLog::begin(TrainingGraph&) {
+  keeps_rows_ = appends_;
+  header_.clear();
+}
 
 bool CSVLog::after_epoch(TrainingGraph&, const Epoch& epoch) {
-  std::string names = "epoch,loss,seconds,learning_rate";
-  std::string row = std::to_string(epoch.number) + "," + text_of(epoch.loss) + "," +
-                    text_of(epoch.seconds) + "," + text_of(epoch.learning_rate);
-  const auto add = [&](const std::string& name, std::optional<double> value) {
-    names += ",validation_" + name;
-    row += "," + (value ? text_of(*value) : "");
-  };
-  if (epoch.validation) {
-    add("loss", epoch.validation->loss);
-    add("accuracy", epoch.validation->accuracy);
-    for (const auto& [name, value] : epoch.validation->metrics) {
-      if (value.shape.empty() && name != "accuracy") add(name, value.numbers.front());
+  std::vector<std::string> row{std::to_string(epoch.number), text_of(epoch.loss),
+                               text_of(epoch.seconds), text_of(epoch.learning_rate)};
+  std::vector<std::string> metrics;
+  if (const std::optional<Evaluation>& of = epoch.validation) {
+    row.push_back(text_of(of->loss));
+    row.push_back(of->accuracy ? text_of(*of->accuracy) : "");
+    for (const auto& [name, value] : of->metrics) {
+      if (!value.shape.empty() || name == "accuracy") continue;
+      metrics.push_back(name);
+      row.push_back(text_of(value.numbers.front()));
     }
   }
-  const bool is_first = !std::exchange(has_header_, true);
-  std::ofstream file(path_, is_first ? std::ios::trunc : std::ios::app);
-  if (is_first) file << names << "\n";
-  file << row << "\n" << std::flush;
-  if (!file) throw FileError(path_, "[CSVLog] expected to write a row", errno);
+  const std::string header = csv_row(csv_columns(epoch.validation.has_value(), metrics));
+  const bool is_first = header_.empty();
+  const CsvFile before = is_first && keeps_rows_ ? read_csv(path_) : CsvFile{.header = header_};
+  check_same_columns(path_, before.header, header);
+  std::string text = before.header.empty() ? header + "\n" : before.ends_in_row ? "\n" : "";
+  text += csv_row(row) + "\n";
+  write_text(path_, text, before.header.empty() ? Write::replace : Write::append);
+  header_ = header;
   return true;
 }
 
+std::string CSVLog::kind() const { return "CSVLog"; }
+
 void CSVLog::resume(TrainingGraph& graph, int epoch, const NamedData& state) {
   FitCallback::resume(graph, epoch, state);
-  std::string kept, row;
-  std::ifstream before(path_, std::ios::binary);
-  bool is_header = true;
-  while (std::getline(before, row)) {
-    const bool is_whole = !before.eof();  // the process may have been killed amid the last one
-    const std::size_t digits = std::min(row.find(','), row.size());
-    std::int64_t number = 0;
-    const auto [end, error] = std::from_chars(row.data(), row.data() + digits, number);
-    const bool is_row = error == std::errc() && number < epoch;
-    if (is_whole && (std::exchange(is_header, false) || is_row)) kept += row + "\n";
-  }
-  before.close();
-  has_header_ = !kept.empty();
-  std::ofstream file(path_, std::ios::binary | std::ios::trunc);
-  file << kept << std::flush;
-  if (!file) throw FileError(path_, "[CSVLog] expected to write the rows that stay", errno);
+  keep_rows_before(path_, epoch);
+  keeps_rows_ = true;
+  header_.clear();
 }
 
 Checkpoint::Checkpoint(std::string path, std::int64_t every_steps, Metadata metadata)
     : path_(std::move(path)), every_steps_(every_steps), metadata_(std::move(metadata)) {
   if (path_.empty()) refuse("Checkpoint", "a path", "an empty one");
   expect_in(kLimit, "Checkpoint", "every_steps", static_cast<double>(every_steps_));
+  check_metadata(metadata_, "[Checkpoint]");
 }
 
 bool Checkpoint::after_epoch(TrainingGraph&, const Epoch&) { return true; }
+std::string Checkpoint::kind() const { return "Checkpoint"; }
 
 }  // namespace traingraph

@@ -18,24 +18,47 @@ namespace {
 constexpr const char* kEvaluate = "[evaluate]";
 constexpr const char* kPredict = "[predict]";
 
+// Those asked for, and accuracy behind them where there is one.
+std::vector<MetricPtr> all_metrics(const Scoring& scoring, LossType type) {
+  std::vector<MetricPtr> metrics = make_metrics(scoring.metrics, type, scoring.call);
+  if (has_accuracy(type)) metrics.push_back(make_accuracy(type));
+  return metrics;
+}
+
+void check(const std::vector<MetricPtr>& metrics, const Scored& scored) {
+  for (const MetricPtr& metric : metrics) {
+    metric->check(scored.first.shape, scored.second.shape);
+  }
+}
+
+void arrange(GraphState& state, Samples& samples, const Scoring& scoring) {
+  if (!samples.is_sorted()) return;
+  samples.arrange({{}, 0, scoring.batch}, state.current_executor("evaluate")->backend());
+}
+
 }  // namespace
+
+void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring) {
+  arrange(state, samples, scoring);
+  Scored scored;
+  for (std::int64_t first = 0; first < samples.count(); first += scoring.batch) {
+    Samples::Batch& next = samples.batch(first, std::min(scoring.batch, samples.count() - first));
+    state.current_executor("fit")->check_inference(
+        next.arguments, {.call = "fit", .samples = next.samples, .scored = &scored});
+  }
+  check(all_metrics(scoring, loss_of(state, scoring.call).descriptor().type), scored);
+}
 
 std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
                                            const Scoring& scoring) {
   const LossDescriptor& descriptor = loss_of(state, scoring.call).descriptor();
   LossSum loss(descriptor.reduction);
-  std::vector<std::unique_ptr<Metric>> metrics;
-  for (const std::string& name : scoring.metrics) {
-    metrics.push_back(make_metric(name, descriptor.type, scoring.call));
-  }
   const bool is_classifier = has_accuracy(descriptor.type);
-  if (is_classifier) metrics.push_back(make_metric("accuracy", descriptor.type, scoring.call));
+  const std::vector<MetricPtr> metrics = all_metrics(scoring, descriptor.type);
   Scored scored;
   CallDetails details{.call = "evaluate", .keeps_bound = true};
   if (!metrics.empty()) details.scored = &scored;
-  if (samples.is_sorted()) {
-    samples.arrange({{}, 0, scoring.batch}, state.current_executor("evaluate")->backend());
-  }
+  arrange(state, samples, scoring);
   bool is_whole = true;
   for (std::int64_t first = 0; is_whole && first < samples.count(); first += scoring.batch) {
     is_whole = !scoring.goes_on || scoring.goes_on();
@@ -48,7 +71,8 @@ std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
     details.rows = next.chosen;
     const Execution done = state.current_executor("evaluate")->submit(Run::step, some, details);
     loss.add(done.result(), rows);
-    for (const auto& metric : metrics) metric->count(scored.first, scored.second);
+    if (first == 0) check(metrics, scored);
+    for (const MetricPtr& metric : metrics) metric->count(scored.first, scored.second);
   }
   if (!is_whole && scoring.all_or_none) return std::nullopt;
   Evaluation result;

@@ -21,6 +21,8 @@ struct Scoring {
   bool all_or_none;                      // of the samples, where that returns false
 };
 
+// Raises what evaluate_samples would of samples and metrics, and computes nothing.
+void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring);
 // Loss, accuracy and metrics of samples, in inference mode.
 std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
                                            const Scoring& scoring);

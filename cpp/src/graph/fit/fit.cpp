@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "graph/fit/given_samples.h"
 #include "graph/fit/metrics.h"
 #include "graph/fit/prepared_batches.h"
+#include "graph/fit/resumed_fit.h"
 #include "graph/fit/steps_in_flight.h"
 #include "graph/run/executor.h"
 
@@ -30,19 +30,6 @@ constexpr std::int64_t kMostRows = std::numeric_limits<std::int64_t>::max();
 
 // A seed that a checkpoint has as a negative number could not be given to a fit.
 constexpr std::uint64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
-
-// Executions that have trained, once all that were submitted are done.
-std::int64_t passes_now(GraphState& state) {
-  std::int64_t passes = 0;
-  const std::shared_ptr<Executor> executor = state.current_executor("fit");
-  executor->run_between([&] {
-    const std::lock_guard lock(structure());
-    BegunStepPtr begun;
-    if (state.micro_batches > 1) begun = executor->begun_step(state.snapshot()->changes);
-    passes = passes_of(*state.forward_count, state.micro_batches, begun ? begun->summed : 0);
-  });
-  return passes;
-}
 
 // Of the next step: the time steps of those that were submitted are counted.
 void set_rate(Optimizer& optimizer, const RateSchedule& schedule) {
@@ -96,6 +83,8 @@ class Fit {
     place_.samples = samples.count();
     place_.batch_size = validation_batch_ = batch;
     take_order();
+    state_.current_executor("fit")->check_none_is_missing(samples.batch(0, batch).arguments,
+                                                          {.call = "fit"});
     if (place_.shuffle_seed) {
       check_all_move(state_, data, "shuffled; pass them, or shuffle=False");
     } else {
@@ -133,70 +122,58 @@ class Fit {
         throw;
       }
     }
-    for (const std::string& name : arguments_.metrics) make_metric(name, loss_->type, kFit);
+    make_metrics(arguments_.metrics, loss_->type, kFit);
     check_monitors(arguments_, loss_->type);
   }
 
+  Scoring scoring() const {
+    return {kFit, validation_batch_, arguments_.metrics, arguments_.goes_on, true};
+  }
+
+  void check_validation() {
+    if (!validation_) return;
+    try {
+      check_scoring(state_, *validation_, scoring());
+    } catch (Error& error) {
+      error.add(" in the validation");
+      throw;
+    }
+  }
+
+  // What can be refused is, before callbacks or their files change.
   void begin() {
     for (const FitCallbackPtr& callback : arguments_.callbacks) {
       if (auto* const file = dynamic_cast<Checkpoint*>(callback.get()))
         checkpoints_.push_back(file);
     }
     place_.epoch = arguments_.first_epoch;
-    if (resume()) return;
+    const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
+    check_files(arguments_, goes_on);
+    if (goes_on) resume(*arguments_.resume);
+    check_validation();
+    if (goes_on) return resume_callbacks();
+    place_.callbacks = placed_callbacks(arguments_);
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->begin(graph_);
     state_.fit_place->set(nullptr);
   }
 
-  // Whether there is a fit to go on with.
-  bool resume() {
-    if (!arguments_.resume) return false;
-    const std::string& path = *arguments_.resume;
-    if (!path.empty()) {
-      std::error_code error;
-      const auto type = std::filesystem::status(path, error).type();
-      if (type == std::filesystem::file_type::not_found) return false;
-      graph_.load(path);
-    }
-    const FitPlacePtr kept = state_.fit_place->get();
-    if (kept == nullptr) {
-      throw InvalidArgument(
-          path.empty() ? "[fit] expected a graph that stands in a fit to go on with but it stands "
-                         "in none"
-                       : "[fit] expected a checkpoint that was saved within a fit but '" + path +
-                             "' was not; load it, and fit with first_epoch");
-    }
-    if (const std::int64_t passes = passes_now(state_); passes != kept->passes) {
-      throw InvalidArgument("[fit] expected the graph as its fit has left it, after " +
-                            std::to_string(kept->passes) + " executions, but got one after " +
-                            std::to_string(passes));
-    }
+  void resume(const std::string& path) {
+    const FitPlacePtr kept = loaded_place(graph_, state_, path);
     check_resumed(*kept, place_, arguments_);
+    std::vector<PlacedCallback> callbacks = resumed_callbacks(*kept, arguments_);
     place_ = *kept;
-    resume_callbacks();
+    place_.callbacks = std::move(callbacks);
     if (place_.learning_rate && graph_.optimizer() != nullptr) {
       graph_.optimizer()->set_learning_rate(*place_.learning_rate);
     }
-    return true;
   }
 
   void resume_callbacks() {
-    std::size_t taken = 0;
     for (std::size_t k = 0; k < arguments_.callbacks.size(); ++k) {
-      const std::string own = std::to_string(k + 1) + ".";
-      NamedData remembered;
-      for (const auto& [name, data] : place_.callbacks) {
-        if (name.starts_with(own)) remembered.emplace_back(name.substr(own.size()), data);
-      }
-      taken += remembered.size();
-      const bool has_heard = static_cast<std::int64_t>(k) < place_.heard;
-      arguments_.callbacks[k]->resume(graph_, static_cast<int>(place_.epoch) + (has_heard ? 1 : 0),
-                                      remembered);
+      const PlacedCallback& placed = place_.callbacks[k];
+      const auto next = static_cast<int>(place_.epoch) + (placed.has_heard ? 1 : 0);
+      arguments_.callbacks[k]->resume(graph_, next, placed.state);
     }
-    if (taken == place_.callbacks.size()) return;
-    throw InvalidArgument("[fit] expected the callbacks of the fit to go on with but got " +
-                          std::to_string(arguments_.callbacks.size()) + ", without that of its '" +
-                          place_.callbacks.back().first + "'");
   }
 
   // Whether to go on; false: the caller has ended the fit.
@@ -205,7 +182,7 @@ class Fit {
     epoch.shuffle_seed = place_.shuffle_seed;
     progress_.steps = place_.steps;
     std::int64_t before = 0;
-    keeping_place([&] { before = passes_now(state_) - place_.steps; });
+    keeping_place("", [&] { before = passes_now(state_) - place_.steps; });
     const Backend& device = state_.current_executor("fit")->backend();
     const Clock::time_point start = Clock::now();
     StepsInFlight steps(device, arguments_,
@@ -216,7 +193,7 @@ class Fit {
       goes_on = take_steps(steps);
     } catch (Error& error) {
       give_up(steps, before);
-      if (!steps.found_infinite_loss() && !source_->has_named_batch()) {
+      if (!has_named_step_ && !steps.found_infinite_loss() && !source_->has_named_batch()) {
         error.add(" in step " + std::to_string(progress_.steps + 1) + " of epoch " +
                   std::to_string(epoch.number));
       }
@@ -266,18 +243,15 @@ class Fit {
       steps.wait();
       count(steps);
       keep_place();
-      file->save(graph_);
+      save(*file);
     }
   }
 
   bool evaluate(Epoch& epoch) {
     if (!validation_) return true;
     std::optional<Evaluation> found;
-    keeping_place([&] {
-      found =
-          evaluate_samples(state_, *validation_,
-                           {kFit, validation_batch_, arguments_.metrics, arguments_.goes_on, true});
-    });
+    keeping_place(" in the validation",
+                  [&] { found = evaluate_samples(state_, *validation_, scoring()); });
     if (found) {
       epoch.validation = progress_.epochs.back().validation = std::move(found);
       return true;
@@ -287,30 +261,31 @@ class Fit {
   }
 
   void ask(const Epoch& epoch) {
-    const auto hears = [this](std::int64_t position, auto&& call) {
-      if (position < place_.heard) return;
+    const auto hears = [this](PlacedCallback& placed, auto&& call) {
+      if (placed.has_heard) return;
       keep_place();  // of a callback that saves
       if (!call()) place_.ended = 1;
-      place_.heard = position + 1;
+      placed.has_heard = true;
     };
-    keeping_place([&] {
-      std::int64_t position = 0;
+    keeping_place("", [&] {
+      auto placed = place_.callbacks.begin();
       for (const FitCallbackPtr& callback : arguments_.callbacks) {
-        hears(position++, [&] { return callback->after_epoch(graph_, epoch); });
+        hears(*placed++, [&] { return callback->after_epoch(graph_, epoch); });
       }
-      if (arguments_.on_epoch) hears(position, [&] { return arguments_.on_epoch(epoch); });
+      if (arguments_.on_epoch) hears(*placed, [&] { return arguments_.on_epoch(epoch); });
     });
   }
 
   void go_to_next_epoch() {
     ++place_.epoch;
     ++place_.order;
-    place_.steps = place_.heard = place_.loss_count = 0;
+    place_.steps = place_.loss_count = 0;
     place_.loss_sum = 0;
+    for (PlacedCallback& callback : place_.callbacks) callback.has_heard = false;
     // Without callbacks nothing but what ends the next epoch needs to know.
     if (arguments_.callbacks.empty() && !arguments_.on_epoch) return;
     keep_place();
-    for (const Checkpoint* file : checkpoints_) file->save(graph_);
+    for (const Checkpoint* file : checkpoints_) save(*file);
   }
 
   // --- where it stands ---------------------------------------------------------------------------
@@ -325,19 +300,21 @@ class Fit {
     place_.passes = passes_now(state_);
     place_.learning_rate = std::nullopt;
     if (const OptimizerPtr used = graph_.optimizer()) place_.learning_rate = used->learning_rate();
-    place_.callbacks.clear();
     for (std::size_t k = 0; k < arguments_.callbacks.size(); ++k) {
-      for (auto& [name, data] : arguments_.callbacks[k]->copy_state()) {
-        place_.callbacks.emplace_back(std::to_string(k + 1) + "." + name, std::move(data));
-      }
+      place_.callbacks[k].state = arguments_.callbacks[k]->copy_state();
     }
     state_.fit_place->set(std::make_shared<const FitPlace>(place_));
   }
 
+  // Between the steps: errors of ours say where, behind `in`.
   template <class Work>
-  void keeping_place(Work work) {
+  void keeping_place(const char* in, Work work) {
     try {
       work();
+    } catch (Error& error) {
+      keep_place_or_none();
+      add_step(error, in);
+      throw;
     } catch (...) {
       keep_place_or_none();
       throw;
@@ -351,6 +328,21 @@ class Fit {
     // One that was interrupted as it was waited for, or has failed after others: nobody knows.
     const FitPlacePtr kept = state_.fit_place->get();
     if (kept != nullptr && kept->passes != before + place_.steps) state_.fit_place->set(nullptr);
+  }
+
+  void add_step(Error& error, const std::string& in = "") {
+    error.add(in + " after step " + std::to_string(progress_.steps) + " of epoch " +
+              std::to_string(progress_.epoch));
+    has_named_step_ = true;
+  }
+
+  void save(const Checkpoint& file) {
+    try {
+      file.save(graph_);
+    } catch (Error& error) {
+      add_step(error);
+      throw;
+    }
   }
 
   void keep_place_or_none() {
@@ -371,6 +363,7 @@ class Fit {
   std::optional<Samples> validation_;
   std::int64_t validation_batch_ = 0;
   std::vector<Checkpoint*> checkpoints_;
+  bool has_named_step_ = false;  // what ends the fit
   FitPlace place_;
 };
 

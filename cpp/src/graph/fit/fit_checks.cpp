@@ -9,7 +9,9 @@
 #include <traingraph/errors.h>
 #include <traingraph/message_text.h>
 
+#include "graph/fit/csv_file.h"
 #include "graph/fit/metrics.h"
+#include "runtime/files/file.h"
 
 namespace traingraph {
 namespace {
@@ -37,8 +39,22 @@ void check_has_batches_alone(const FitArguments& arguments) {
   refuse("shuffle_seed=" + std::to_string(*arguments.shuffle_seed));
 }
 
+void check_callbacks(const std::vector<FitCallbackPtr>& callbacks) {
+  for (auto at = callbacks.begin(); at != callbacks.end(); ++at) {
+    if (*at == nullptr) throw InvalidArgument("[fit] expected callbacks but got a null pointer");
+    if (std::find(callbacks.begin(), at, *at) == at) continue;
+    throw InvalidArgument("[fit] expected each callback once but got " + (*at)->kind() +
+                          " twice; make one for each place");
+  }
+}
+
 // How a fit would have the number, or which one is meant.
 std::string advice_for(const std::string& monitor, bool validates, bool has_accuracy) {
+  for (const std::string_view prefix : {"val_", "validation_"}) {
+    const std::string rest = monitor.substr(std::min(prefix.size(), monitor.size()));
+    if (!monitor.starts_with(prefix) || (rest != "loss" && !is_metric(rest))) continue;
+    return "; did you mean '" + rest + "', which is of the validation?";
+  }
   if (monitor == kConfusionMatrix) return "; a matrix is no number to watch";
   if (monitor == "accuracy" && !has_accuracy) return "; it is of losses of classifiers";
   if (is_metric(monitor)) {
@@ -95,9 +111,31 @@ void check(const FitArguments& arguments) {
     throw InvalidArgument("[fit] expected validation, which metrics are of, but got none");
   }
   if (arguments.next_batch) check_has_batches_alone(arguments);
-  const auto is_null = [](const FitCallbackPtr& callback) { return callback == nullptr; };
-  if (std::ranges::any_of(arguments.callbacks, is_null)) {
-    throw InvalidArgument("[fit] expected callbacks but got a null pointer");
+  check_callbacks(arguments.callbacks);
+}
+
+void check_files(const FitArguments& arguments, bool goes_on) {
+  std::vector<std::string> paths;
+  const auto check_is_its_own = [&paths](const std::string& subject, const std::string& path) {
+    if (std::ranges::find(paths, path) != paths.end()) {
+      throw InvalidArgument(subject + " expected a file of its own but got '" + path +
+                            "', which another callback writes");
+    }
+    paths.push_back(path);
+  };
+  const bool validates = arguments.validation.has_value();
+  const std::string header = csv_row(csv_columns(validates, arguments.metrics));
+  for (const FitCallbackPtr& callback : arguments.callbacks) {
+    if (const auto* const log = dynamic_cast<const CSVLog*>(callback.get())) {
+      check_is_its_own("[CSVLog]", log->path());
+      check_writable(log->path());
+      const bool keeps_rows = log->appends() || goes_on;
+      if (keeps_rows) check_same_columns(log->path(), read_csv(log->path()).header, header);
+    }
+    if (const auto* const file = dynamic_cast<const Checkpoint*>(callback.get())) {
+      check_is_its_own("[Checkpoint]", file->path());
+      check_replaceable(file->path());
+    }
   }
 }
 
@@ -127,19 +165,13 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
     refuse(seed_of(place),
            place.shuffle_seed || arguments.shuffle_seed ? seed_of(begun) : "shuffle=True");
   }
-  const bool is_amid = place.steps > 0 || place.heard > 0;
-  const std::int64_t done = is_amid ? place.epoch : place.epoch - 1;
+  const std::int64_t done = place.steps > 0 ? place.epoch : place.epoch - 1;
   if (arguments.epochs < done) {
     refuse("epochs of at least " + std::to_string(done), std::to_string(arguments.epochs));
   }
   if (arguments.first_epoch > place.epoch) {
     refuse("first_epoch of at most " + std::to_string(place.epoch),
            std::to_string(arguments.first_epoch));
-  }
-  const auto callbacks =
-      static_cast<std::int64_t>(arguments.callbacks.size()) + (arguments.on_epoch ? 1 : 0);
-  if (place.heard > callbacks) {
-    refuse("at least " + std::to_string(place.heard) + " callbacks", std::to_string(callbacks));
   }
 }
 

@@ -16,6 +16,9 @@ inline constexpr const char* kFit = "[fit]";
 void check(const FitArguments& arguments);
 // Whether each epoch has the numbers that callbacks watch.
 void check_monitors(const FitArguments& arguments, LossType type);
+// Whether callbacks can write their files; changes none. `goes_on`: with a fit that has begun.
+// Raises FileError, too.
+void check_files(const FitArguments& arguments, bool goes_on);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

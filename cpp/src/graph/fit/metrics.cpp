@@ -131,11 +131,12 @@ class TopAccuracy final : public Share {
 class MeanError final : public Metric {
  public:
   MeanError(std::string subject, int power) : subject_(std::move(subject)), power_(power) {}
+  void check(const Shape& predictions, const Shape& labels) const override {
+    if (predictions == labels) return;
+    refuse(subject_, "labels of the predictions' shape " + to_string(predictions),
+           to_string(labels));
+  }
   void count(const TensorData& predictions, const TensorData& labels) override {
-    if (predictions.shape != labels.shape) {
-      refuse(subject_, "labels of the predictions' shape " + to_string(predictions.shape),
-             to_string(labels.shape));
-    }
     const std::vector<double> found = numbers_of(predictions), given = numbers_of(labels);
     for (std::size_t k = 0; k < found.size(); ++k) {
       const double difference = std::abs(found[k] - given[k]);
@@ -157,14 +158,14 @@ class MeanError final : public Metric {
 class AreaUnderCurve final : public Metric {
  public:
   AreaUnderCurve(std::string subject, LossType type) : subject_(std::move(subject)), type_(type) {}
-  void count(const TensorData& predictions, const TensorData& labels) override {
-    const std::int64_t classes = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
+  void check(const Shape& predictions, const Shape&) const override {
+    const std::int64_t classes = predictions.size() > 1 ? predictions[1] : 1;
     const bool is_softmax = type_ == LossType::kSoftmaxCrossEntropy;
-    if (classes != (is_softmax ? 2 : 1)) {
-      refuse(subject_, is_softmax ? "two classes" : "one logit per sample",
-             std::to_string(classes));
-    }
-    if (is_softmax) {
+    if (classes == (is_softmax ? 2 : 1)) return;
+    refuse(subject_, is_softmax ? "two classes" : "one logit per sample", std::to_string(classes));
+  }
+  void count(const TensorData& predictions, const TensorData& labels) override {
+    if (type_ == LossType::kSoftmaxCrossEntropy) {
       each_position(predictions, labels, [&](std::int64_t label, std::int64_t, const auto& logit) {
         scores_.emplace_back(logit(1) - logit(0), label == 1);
       });
@@ -253,8 +254,9 @@ bool is_metric(const std::string& name) {
   return top_of(name).has_value() || (is_listed && name != kTop);
 }
 
-std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
-                                    const std::string& call) {
+namespace {
+
+MetricPtr make_metric(const std::string& name, LossType type, const std::string& call) {
   const std::string subject = call + " metric '" + name + "'";
   const bool is_softmax = type == LossType::kSoftmaxCrossEntropy;
   if (name == "mean_absolute_error") return std::make_unique<MeanError>(subject, 1);
@@ -275,8 +277,26 @@ std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
   if (k) return std::make_unique<TopAccuracy>(*k);
   if (name == "auc") return std::make_unique<AreaUnderCurve>(subject, type);
   if (name == kConfusionMatrix) return std::make_unique<ConfusionMatrix>(type);
-  if (is_softmax) return std::make_unique<ClassAccuracy>();
+  return make_accuracy(type);
+}
+
+}  // namespace
+
+MetricPtr make_accuracy(LossType type) {
+  if (type == LossType::kSoftmaxCrossEntropy) return std::make_unique<ClassAccuracy>();
   return std::make_unique<SignAccuracy>();
+}
+
+std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, LossType type,
+                                    const std::string& call) {
+  std::vector<MetricPtr> metrics;
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) != name) {
+      throw InvalidArgument(call + " expected each metric once but got '" + *name + "' twice");
+    }
+    metrics.push_back(make_metric(*name, type, call));
+  }
+  return metrics;
 }
 
 }  // namespace traingraph

@@ -15,6 +15,8 @@ namespace traingraph {
 class Metric {
  public:
   virtual ~Metric() = default;
+  // Raises InvalidArgument for predictions and labels of shapes that it is not of.
+  virtual void check(const Shape&, const Shape&) const {}
   // A batch: predictions (N, C, …), labels of that shape, or integer classes without axis 1.
   virtual void count(const TensorData& predictions, const TensorData& labels) = 0;
   virtual MetricValue value() const = 0;
@@ -22,9 +24,13 @@ class Metric {
 
 // Whether the loss is one of a classifier.
 bool has_accuracy(LossType type);
-// `call`: for messages. Raises InvalidArgument for a name that is none, or that this loss lacks.
-std::unique_ptr<Metric> make_metric(const std::string& name, LossType type,
+using MetricPtr = std::unique_ptr<Metric>;
+// `call`: for messages. Raises InvalidArgument for a name that is none, that this loss lacks, or
+// that is there twice.
+std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, LossType type,
                                     const std::string& call);
+// Whether the predictions' class is that of the labels, for a loss of a classifier.
+MetricPtr make_accuracy(LossType type);
 inline constexpr const char* kConfusionMatrix = "confusion_matrix";  // the one that is no number
 // As messages list them: "top_<k>" stands for those of each k.
 const std::vector<std::string>& metric_names();

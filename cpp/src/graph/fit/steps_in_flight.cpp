@@ -34,9 +34,9 @@ StepsInFlight::StepsInFlight(const Backend& device, const FitArguments& fit, Los
 
 void StepsInFlight::add(Executor& executor, Samples::Batch& batch) {
   batch.arguments.options = options_;
-  Execution step =
-      executor.submit(Run::step, batch.arguments,
-                      {.rows = batch.chosen, .samples = batch.samples, .keeps_bound = true});
+  Execution step = executor.submit(
+      Run::step, batch.arguments,
+      {.call = "fit", .rows = batch.chosen, .samples = batch.samples, .keeps_bound = true});
   begun_.push_back({std::move(step), batch.arguments.batch_size});
   while (begun_.size() > (waits_ ? 0 : allowed())) take_first();
 }

@@ -23,6 +23,15 @@ const BoundSlot* user_gradient(const CompiledGraph* program, const Tensor& tenso
   return nullptr;
 }
 
+[[noreturn]] void refuse_missing(const std::string& names, const CallDetails& details) {
+  throw InvalidArgument(std::string("[") + details.call + "] expected data for " + names +
+                        " but none was given");
+}
+
+void add_name(std::string& names, const BoundSlot& slot) {
+  names += (names.empty() ? "'" : ", '") + slot.name + "'";
+}
+
 // Of the job's rows, in `cut` where the program has more.
 const ir::Type& type_of(const Job& job, ir::ValueId value, ir::Type& cut) {
   if (job.rows == job.graph->batch) return job.graph->program->graph.type(value);
@@ -257,8 +266,8 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
                details);
   }
   // The separate forward of a training graph has no data of its own; passes in one call have.
-  const bool names_data =
-      !skips && (runs_gradient(job.run) || !graph_.training || !arguments.inputs.empty());
+  const bool names_data = !skips && (runs_gradient(job.run) || !graph_.training ||
+                                     !arguments.inputs.empty() || details.keeps_bound);
   std::string missing;
   job.bound.reserve(graph.bound.size());
   for (const BoundSlot& slot : graph.bound) {
@@ -269,19 +278,57 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
     }
     const StoredData* const stored = select(slot, skips, names_data);
     if (stored == nullptr) {
-      missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
+      add_name(missing, slot);
       continue;
     }
     job.bound.push_back(bound(slot, job, *stored));
   }
-  if (!missing.empty()) {
-    throw InvalidArgument("[execute] expected data for " + missing + " but none was given");
-  }
+  if (!missing.empty()) refuse_missing(missing, details);
   // A user gradient belongs to the forward pass before it.
   written_gradients_.clear();
   for (const GradientHandle& handle : graph_.user_gradients) {
     handle.gradient->state().host_is_newer = false;
   }
+}
+
+const TensorData* BoundInputs::given_to(const Tensor& tensor,
+                                        const ExecutionArguments& arguments) const {
+  const std::pair<const NamedData&, const NamedTensors&> groups[] = {
+      {arguments.inputs, graph_.inputs},
+      {arguments.loss_labels, graph_.loss_labels},
+      {arguments.loss_label_weights, graph_.loss_label_weights}};
+  for (const auto& [data, declared] : groups) {
+    for (const auto& [name, array] : data) {
+      const TensorPtr* const found = traingraph::find(declared, name);
+      if (found != nullptr && found->get() == &tensor) return &array;
+    }
+  }
+  return nullptr;
+}
+
+void BoundInputs::check_given(const CompiledGraph& graph, const ExecutionArguments& arguments,
+                              const CallDetails& details) const {
+  for (const BoundSlot& slot : graph.bound) {
+    const bool is_read = slot.value != kNone && !slot.is_gradient();
+    const TensorData* const given = is_read ? given_to(*slot.tensor, arguments) : nullptr;
+    if (given == nullptr) continue;
+    const ir::Type type = graph.type(slot.value, arguments.batch_size);
+    check_data(slot, type, *given, backend_);
+    check_range(slot.name, slot.range, type, *given, details.samples);
+  }
+}
+
+void BoundInputs::check_none_is_missing(const CompiledGraph& graph,
+                                        const ExecutionArguments& arguments,
+                                        const CallDetails& details) {
+  std::string missing;
+  for (const BoundSlot& slot : graph.bound) {
+    if (slot.value == kNone || slot.is_gradient() || slot.may_be_linked()) continue;
+    const bool is_there = given_to(*slot.tensor, arguments) != nullptr ||
+                          slot.input->bound.version != 0 || from_tensor(slot) != nullptr;
+    if (!is_there) add_name(missing, slot);
+  }
+  if (!missing.empty()) refuse_missing(missing, details);
 }
 
 void BoundInputs::bind_gradients(Job& job) {

@@ -44,6 +44,12 @@ class BoundInputs {
   std::int64_t bound_rows(std::int64_t declared_batch, bool skips) const;
   // Everything that the job's forward pass reads; what the call brings is checked and kept.
   void bind_inputs(Job& job, const ExecutionArguments& arguments, const CallDetails& details);
+  // Raise what bind_inputs would of a call with so many rows, and change nothing: of the arrays
+  // that it brings, and of what it lacks.
+  void check_given(const CompiledGraph& graph, const ExecutionArguments& arguments,
+                   const CallDetails& details) const;
+  void check_none_is_missing(const CompiledGraph& graph, const ExecutionArguments& arguments,
+                             const CallDetails& details);
   // The gradients from outside that its gradient pass reads.
   void bind_gradients(Job& job);
 
@@ -55,6 +61,8 @@ class BoundInputs {
  private:
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const Job& job, const CallDetails& details);
+  // What the call brings for this tensor; null without.
+  const TensorData* given_to(const Tensor& tensor, const ExecutionArguments& arguments) const;
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
   // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own

@@ -37,6 +37,30 @@ TensorData Executor::predict(const ExecutionArguments& arguments, const SampleRo
   return submit(Run::forward, arguments, details).result();
 }
 
+void Executor::check_inference(const ExecutionArguments& arguments, const CallDetails& details) {
+  Job job;
+  job.rows = arguments.batch_size;
+  job.graph = compiled(job.rows, inference_mode_, true);
+  const std::lock_guard lock(mutex_);
+  bound_inputs_.check_given(*job.graph, arguments, details);
+  bound_inputs_.check_none_is_missing(*job.graph, arguments, details);
+  if (details.scored != nullptr) *details.scored = readable_results_.room_for_scored(job);
+}
+
+void Executor::check_none_is_missing(const ExecutionArguments& arguments,
+                                     const CallDetails& details) {
+  check_labels_are_declared(details.call);
+  const CompiledPtr graph = compiled(arguments.batch_size, Mode::training, false);
+  const std::lock_guard lock(mutex_);
+  bound_inputs_.check_none_is_missing(*graph, arguments, details);
+}
+
+void Executor::check_labels_are_declared(const char* call) const {
+  if (graph_.loss_layer == nullptr || !graph_.loss_labels.empty()) return;
+  throw InvalidArgument(std::string("[") + call +
+                        "] expected loss labels declared by add_inputs but got none");
+}
+
 // Before anything is compiled for it, too, which may take that memory as well.
 void Executor::check_may_infer(const char* call) const {
   if (successor_ == nullptr) submitted_.check_may_infer(call);
@@ -102,9 +126,7 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   const bool synchronous = has(arguments.options, ExecutionOptions::kSynchronous);
   if (!synchronous) start_worker();
   shared_->failures.raise();
-  if (mode == Mode::training && graph_.loss_layer != nullptr && graph_.loss_labels.empty()) {
-    throw InvalidArgument("[execute] expected loss labels declared by add_inputs but got none");
-  }
+  if (mode == Mode::training) check_labels_are_declared(details.call);
   std::int64_t batch = arguments.batch_size;
   const bool asks = batch == 0 && declared_batch_ != 0 && runs_forward(run);
   if (asks) batch = rows_of(graph_, declared_batch_, arguments);

@@ -55,6 +55,11 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void check_batch(std::int64_t batch, bool apart = false) {
     compiled(batch, Mode::training, apart);
   }
+  // Raises what such a call in inference mode would before it computes. `details.scored` receives
+  // memory without numbers.
+  void check_inference(const ExecutionArguments& arguments, const CallDetails& details);
+  // Raises where a training step would lack data, whatever the numbers of the others are.
+  void check_none_is_missing(const ExecutionArguments& arguments, const CallDetails& details);
   // The last layer's first result in an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments, const SampleRows& samples,
                      const ChosenRows& rows);
@@ -128,6 +133,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
 
   void check_may_run(const CompiledGraph& graph, Run run) const;
+  // Of a training step.
+  void check_labels_are_declared(const char* call) const;
   // Call with mutex_.
   void check_may_infer(const char* call) const;
   // Whether one of the two below has something to do.

@@ -30,7 +30,7 @@ struct CallDetails {
   const char* call = "execute";  // for messages
   ChosenRows rows = {};          // of its arrays on the device
   SampleRows samples = {};       // what its rows are among all samples
-  bool keeps_bound = false;      // its arguments do not replace what was bound
+  bool keeps_bound = false;      // its arguments do not replace what was bound, nor last
   bool predicts = false;         // in Mode::prediction
   Scored* scored = nullptr;      // receives copies before the next execution runs
 };

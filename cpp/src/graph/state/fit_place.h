@@ -5,12 +5,21 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <traingraph/graph.h>
 #include <traingraph/mutex.h>
 
 namespace traingraph {
+
+// One of the fit's callbacks.
+struct PlacedCallback {
+  std::string kind;        // FitCallback::kind; "": of a file that does not tell
+  NamedData state = {};    // what it remembers
+  bool has_heard = false;  // of the epoch, once all its steps have trained
+};
 
 struct FitPlace {
   std::int64_t epoch = 1;    // its number
@@ -21,10 +30,9 @@ struct FitPlace {
   std::int64_t order = 0;                     // the number of the epoch's order
   double loss_sum = 0;                        // of those steps
   std::int64_t loss_count = 0;
-  std::int64_t heard = 0;  // once all steps have trained: so many callbacks have heard of it
-  std::int64_t ended = 0;  // 1: one of them has ended the fit
+  std::int64_t ended = 0;  // 1: a callback has ended the fit
   std::optional<float> learning_rate;
-  NamedData callbacks;  // what they remember, as <position, from 1>.<name>
+  std::vector<PlacedCallback> callbacks;  // in their order
   // Of the graph when it stood here, see passes_of: with another count it stands elsewhere.
   std::int64_t passes = 0;
 };

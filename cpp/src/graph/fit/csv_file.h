@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace traingraph {
+
+// Columns of a CSVLog: of the epoch, and of a validation with these metrics.
+std::vector<std::string> csv_columns(bool validates, const std::vector<std::string>& metrics);
+std::string csv_row(const std::vector<std::string>& cells);
+
+// What a file ends a row with that is to get more of them.
+struct CsvFile {
+  std::string header;        // "": there is none, or nothing that can be read again
+  bool ends_in_row = false;  // without the end of its line
+};
+// Both raise FileError.
+CsvFile read_csv(const std::string& path);
+// Takes rows of this epoch and later ones out, and what was not written whole.
+void keep_rows_before(const std::string& path, int epoch);
+// Raises InvalidArgument where rows with this header do not go into that file.
+void check_same_columns(const std::string& path, const std::string& there,
+                        const std::string& header);
+
+}  // namespace traingraph

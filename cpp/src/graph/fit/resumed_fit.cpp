@@ -1,0 +1,145 @@
+// Finds where a fit stands that goes on, and gives its callbacks what those before them remember.
+#include "graph/fit/resumed_fit.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "graph/run/executor.h"
+
+namespace traingraph {
+namespace {
+
+constexpr const char* kOnEpoch = "on_epoch";
+
+// "EarlyStopping(monitor='loss'), mine"
+std::string kinds_with_state(const std::vector<PlacedCallback>& callbacks) {
+  std::string text;
+  for (std::size_t k = 0; k < callbacks.size(); ++k) {
+    if (callbacks[k].state.empty()) continue;
+    const std::string& kind = callbacks[k].kind;
+    text += text.empty() ? "" : ", ";
+    text += kind.empty() ? "callback " + std::to_string(k + 1) : kind;
+  }
+  return text.empty() ? "none" : text;
+}
+
+class Matching {
+ public:
+  Matching(const std::vector<PlacedCallback>& before, std::vector<PlacedCallback>& now)
+      : before_(before), now_(now), is_taken_(before.size()) {}
+
+  // Whether all that keep state have found one another.
+  bool run() {
+    const bool are_named = std::ranges::none_of(
+        before_, [](const PlacedCallback& callback) { return callback.kind.empty(); });
+    bool is_whole = true;
+    for (std::size_t k = 0; k < now_.size(); ++k) {
+      const std::size_t found = are_named ? of_kind(now_[k].kind) : unnamed(k);
+      if (found == before_.size()) {
+        is_whole = is_whole && now_[k].state.empty();
+        continue;
+      }
+      is_taken_[found] = true;
+      now_[k].state = before_[found].state;
+      now_[k].has_heard = before_[found].has_heard;
+    }
+    for (std::size_t k = 0; k < before_.size(); ++k) {
+      is_whole = is_whole && (is_taken_[k] || before_[k].state.empty());
+    }
+    return is_whole;
+  }
+
+ private:
+  std::size_t of_kind(const std::string& kind) const {
+    std::size_t k = 0;
+    while (k < before_.size() && (is_taken_[k] || before_[k].kind != kind)) ++k;
+    return k;
+  }
+
+  // In files without kinds: those with state in their order, the others by their places.
+  std::size_t unnamed(std::size_t place) const {
+    if (now_[place].state.empty()) {
+      const bool is_there = place < before_.size() && before_[place].state.empty();
+      return is_there ? place : before_.size();
+    }
+    std::size_t k = 0;
+    while (k < before_.size() && (is_taken_[k] || before_[k].state.empty())) ++k;
+    return k;
+  }
+
+  const std::vector<PlacedCallback>& before_;
+  std::vector<PlacedCallback>& now_;  // with the state of their own
+  std::vector<bool> is_taken_;
+};
+
+}  // namespace
+
+std::int64_t passes_now(GraphState& state) {
+  std::int64_t passes = 0;
+  const std::shared_ptr<Executor> executor = state.current_executor("fit");
+  executor->run_between([&] {
+    const std::lock_guard lock(structure());
+    BegunStepPtr begun;
+    if (state.micro_batches > 1) begun = executor->begun_step(state.snapshot()->changes);
+    passes = passes_of(*state.forward_count, state.micro_batches, begun ? begun->summed : 0);
+  });
+  return passes;
+}
+
+bool is_there_to_go_on(const std::string& path) {
+  std::error_code error;
+  return path.empty() ||
+         std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
+}
+
+FitPlacePtr loaded_place(TrainingGraph& graph, GraphState& state, const std::string& path) {
+  if (!path.empty()) graph.load(path);
+  FitPlacePtr kept = state.fit_place->get();
+  if (kept == nullptr) {
+    throw InvalidArgument(
+        path.empty() ? "[fit] expected a graph that stands in a fit to go on with but it stands "
+                       "in none"
+                     : "[fit] expected a checkpoint that was saved within a fit but '" + path +
+                           "' was not; load it, and fit with first_epoch");
+  }
+  if (const std::int64_t passes = passes_now(state); passes != kept->passes) {
+    throw InvalidArgument("[fit] expected the graph as its fit has left it, after " +
+                          std::to_string(kept->passes) + " executions, but got one after " +
+                          std::to_string(passes));
+  }
+  return kept;
+}
+
+std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments) {
+  std::vector<PlacedCallback> callbacks;
+  for (const FitCallbackPtr& callback : arguments.callbacks) {
+    callbacks.push_back({.kind = callback->kind()});
+  }
+  if (arguments.on_epoch) callbacks.push_back({.kind = kOnEpoch});
+  return callbacks;
+}
+
+std::vector<PlacedCallback> resumed_callbacks(const FitPlace& before,
+                                              const FitArguments& arguments) {
+  std::vector<PlacedCallback> callbacks = placed_callbacks(arguments);
+  for (std::size_t k = 0; k < arguments.callbacks.size(); ++k) {
+    callbacks[k].state = arguments.callbacks[k]->copy_state();
+  }
+  const std::string given = kinds_with_state(callbacks);
+  if (Matching(before.callbacks, callbacks).run()) return callbacks;
+  throw InvalidArgument(
+      "[fit] expected callbacks that keep state: " + kinds_with_state(before.callbacks) +
+      ", as the fit to go on with has, but got " + given +
+      "; pass the same, at any places among the others, or load the state and fit with "
+      "first_epoch=" +
+      std::to_string(before.epoch) + ", which begins theirs anew");
+}
+
+}  // namespace traingraph

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <traingraph/fit.h>
+
+#include "graph/state/fit_place.h"
+#include "graph/state/graph_state.h"
+
+namespace traingraph {
+
+// Executions that have trained, once all that were submitted are done.
+std::int64_t passes_now(GraphState& state);
+
+// Whether there is a fit to go on with: FitArguments::resume.
+bool is_there_to_go_on(const std::string& path);
+// Where it stands, of the checkpoint, which is loaded, or the graph. Raises InvalidArgument where
+// the graph stands in none.
+FitPlacePtr loaded_place(TrainingGraph& graph, GraphState& state, const std::string& path);
+
+// The callbacks of a call, and on_epoch behind them, of which none has heard of an epoch yet.
+std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments);
+// The same where a fit goes on: with what those of `before` remember, and whether they have heard.
+// Each has a partner of its kind, in their order. Raises InvalidArgument where one that keeps state
+// has none; the others may come, go and move.
+std::vector<PlacedCallback> resumed_callbacks(const FitPlace& before,
+                                              const FitArguments& arguments);
+
+}  // namespace traingraph
