@@ -1,5 +1,6 @@
 """What a fit tells TensorBoard of its epochs, written by tensorboardX."""
 
+import errno
 import importlib
 import os
 import time
@@ -13,7 +14,8 @@ class TensorBoardLog:
 
     They are loss, learning_rate and seconds, and behind validation/ the loss, the accuracy and each
     metric of one number; the step is the epoch's number. What it has heard of is in the file. A fit
-    that goes on replaces what is there of its epochs.
+    that goes on replaces what is there of its epochs. The folder is made at once: OSError where it
+    cannot be, or cannot be written.
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
@@ -25,6 +27,9 @@ class TensorBoardLog:
             error.add_note("TensorBoardLog writes with it: pip install tensorboardX")
             raise
         self._folder = os.fspath(folder)
+        os.makedirs(self._folder, exist_ok=True)
+        if not os.access(self._folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._folder)
         self._file: Any = None
 
     def __call__(self, epoch: _core.Epoch) -> None:
@@ -47,7 +52,7 @@ class TensorBoardLog:
         self._file.flush()
 
     def _begin(self, first: int) -> None:
-        os.makedirs(self._folder, exist_ok=True)
+        os.makedirs(self._folder, exist_ok=True)  # it may have been removed since
         # Files are read in the order of their names, which else have whole seconds alone.
         prefix = os.path.join(self._folder, "events")
         self._file = self._files.EventsWriter(prefix, filename_suffix=f".{time.time_ns()}")

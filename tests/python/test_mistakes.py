@@ -17,6 +17,10 @@ from op_harness import testing
 from traingraph import nn
 
 
+async def awaited(epoch: tg.Epoch) -> None:
+    pass
+
+
 def objects() -> dict[str, Any]:
     """What the mistakes are made with."""
     tensor, graph = tg.MLCTensor(shape=[4, 8]), tg.MLCGraph()
@@ -25,7 +29,7 @@ def objects() -> dict[str, Any]:
     )
     tg.sequential(graph, tensor, [tg.MLCFullyConnectedLayer(descriptor=descriptor)])
     return {
-        "np": np, "nn": nn, "tg": tg, "graph": graph, "tensor": tensor,
+        "np": np, "nn": nn, "tg": tg, "awaited": awaited, "graph": graph, "tensor": tensor,
         "model": nn.model([nn.dense(4), "relu", nn.dense(3)], input=8),
         "training": tg.MLCTrainingGraph(graph_objects=[graph]),
         "x": np.zeros((32, 8), np.float32), "y": np.zeros(32, np.int32),

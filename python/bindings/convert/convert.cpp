@@ -30,6 +30,35 @@ std::string uncalled(py::handle value) {
                         " of at least 0 but got " + std::to_string(number));
 }
 
+constexpr const char* kCoroutine = "a coroutine";
+constexpr const char* kGenerator = "a generator";
+
+// What a call of this makes instead of running its code; null: nothing of that kind.
+const char* made_by(py::handle value) {
+  PyObject* function = value.ptr();
+  py::object call;
+  if (!PyFunction_Check(function) && !PyMethod_Check(function) && !PyCFunction_Check(function)) {
+    call = py::getattr(value, "func", py::none());  // of functools.partial
+    if (!PyFunction_Check(call.ptr()) && !PyMethod_Check(call.ptr())) {
+      call = py::getattr(py::type::of(value), "__call__", py::none());
+    }
+    function = call.ptr();
+  }
+  if (PyMethod_Check(function)) function = PyMethod_GET_FUNCTION(function);
+  if (!PyFunction_Check(function)) return nullptr;
+  const int flags = reinterpret_cast<PyCodeObject*>(PyFunction_GET_CODE(function))->co_flags;
+  if ((flags & CO_COROUTINE) != 0) return kCoroutine;
+  return (flags & (CO_GENERATOR | CO_ASYNC_GENERATOR)) != 0 ? kGenerator : nullptr;
+}
+
+[[noreturn]] void refuse_unfinished(const Where& where, const std::string& made, bool is_function) {
+  throw py::type_error("[" + where.subject + "] expected " + where.name +
+                       ": a function that has run when it returns but got " +
+                       (is_function ? "one that makes " : "") + made + ", which nobody " +
+                       (made == kCoroutine ? "awaits" : "goes through") + "; write def without " +
+                       (made == kCoroutine ? "async" : "yield"));
+}
+
 // Booleans are numbers to Python, but never what was meant by one.
 bool is_truth_value(py::handle value) {
   if (PyBool_Check(value.ptr())) return true;
@@ -118,7 +147,16 @@ bool to_bool(py::handle value, const Where& where) {
 
 py::object to_callable(py::handle value, const Where& where) {
   if (PyCallable_Check(value.ptr()) == 0) refuse(where, value);
+  if (const char* const made = made_by(value)) refuse_unfinished(where, made, true);
   return py::reinterpret_borrow<py::object>(value);
+}
+
+void check_is_done(const py::object& answer, const Where& where) {
+  PyObject* const object = answer.ptr();
+  const bool is_coroutine = PyCoro_CheckExact(object) != 0;
+  if (!is_coroutine && PyGen_CheckExact(object) == 0 && PyAsyncGen_CheckExact(object) == 0) return;
+  if (PyAsyncGen_CheckExact(object) == 0) answer.attr("close")();
+  refuse_unfinished(where, is_coroutine ? kCoroutine : kGenerator, false);
 }
 
 std::string to_text(py::handle value, const Where& where) {

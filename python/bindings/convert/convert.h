@@ -47,7 +47,10 @@ std::int64_t to_integer(py::handle value, const Where& where, std::int64_t least
                         std::int64_t most = INT64_MAX);
 double to_number(py::handle value, const Where& where);
 bool to_bool(py::handle value, const Where& where);
+// Not one whose call does nothing but make a coroutine or a generator, which nobody runs.
 py::object to_callable(py::handle value, const Where& where);
+// Raises TypeError for such an answer of a function, which it closes.
+void check_is_done(const py::object& answer, const Where& where);
 // A str as UTF-8, which has no half of a pair of surrogates. Raises TypeError, InvalidArgument.
 std::string to_text(py::handle value, const Where& where);
 // A text, or what str() gives, for a message: halves of pairs are escaped.

@@ -13,6 +13,7 @@
 #include "convert/names.h"
 #include "convert/saved_arrays.h"
 #include "mlcompute/fit.h"
+#include "mlcompute/fit_functions.h"
 
 namespace traingraph::python {
 namespace {
@@ -86,26 +87,6 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   }
   PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
   throw py::error_already_set();
-}
-
-// A function of the program's, asked as a callback of the core.
-class CalledBack final : public FitCallback {
- public:
-  explicit CalledBack(py::handle function) : function_(function) {}
-  bool after_epoch(TrainingGraph&, const Epoch& epoch) override {
-    const HeldGil held;
-    const py::object answer = function_(epoch);
-    return answer.is_none() || py::cast<bool>(py::bool_(answer));
-  }
-
- private:
-  py::handle function_;  // the call's arguments own it
-};
-
-FitCallbackPtr to_callback(py::handle value, const Where& where) {
-  if (py::isinstance<FitCallback>(value)) return py::cast<FitCallbackPtr>(value);
-  to_callable(py::reinterpret_borrow<py::object>(value), where);
-  return std::make_shared<CalledBack>(value);
 }
 
 // What a fit is fed, as it was declared.
@@ -191,11 +172,10 @@ void take_batches(const TrainingGraph& graph, const Arguments& given, FitArgumen
     if (!given["inputs"].is_none()) return;
     throw InvalidArgument("[" + where.subject + "] expected inputs, or batches, but got neither");
   }
-  if (!py::hasattr(batches, "__iter__")) {
-    throw DataTypeError("[" + where.subject +
-                        "] expected batches: an iterable of (inputs, labels) "
-                        "or (inputs, labels, label_weights) but got '" +
-                        type_name(batches) + "'");
+  if (!py::hasattr(batches, "__iter__") || PyType_Check(batches.ptr())) {
+    refuse({where.subject, where.name,
+            "an iterable of (inputs, labels) or (inputs, labels, label_weights)"},
+           batches);
   }
   const std::shared_ptr<Iteration> iteration(new Iteration(graph, batches, where), destroy);
   arguments.next_batch = [iteration](int epoch, std::int64_t number, SampleData& batch) {
@@ -206,17 +186,9 @@ void take_batches(const TrainingGraph& graph, const Arguments& given, FitArgumen
   }
 }
 
-std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
-  if (value.is_none()) return std::nullopt;
-  if (py::isinstance<RateSchedule>(value)) return py::cast<RateSchedule>(value);
-  to_callable(py::reinterpret_borrow<py::object>(value), where);
-  return RateSchedule(
-      [value](std::int64_t step) {
-        const HeldGil held;
-        return convert<double>(py::object(value(step)),
-                               Where{"MLCTrainingGraph.fit", "the rate of schedule", "a number"});
-      },
-      type_name(value));
+std::vector<std::string> to_metrics(const Arguments& given) {
+  if (given["metrics"].is_none()) return {};
+  return convert_list<std::string>(given["metrics"], given.where("metrics"));
 }
 
 // A path, or whether to go on from where the graph stands.
@@ -275,9 +247,12 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   arguments.shuffle = given.get<bool>("shuffle");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
   arguments.validation = to_validation(self, given["validation"], given.where("validation"));
-  arguments.metrics = convert_list<std::string>(given["metrics"], given.where("metrics"));
+  arguments.metrics = to_metrics(given);
   arguments.schedule = to_schedule(given["schedule"], given.where("schedule"));
-  const std::vector<py::object> callbacks = to_items(given["callbacks"], given.where("callbacks"));
+  std::vector<py::object> callbacks;
+  if (!given["callbacks"].is_none()) {
+    callbacks = to_items(given["callbacks"], given.where("callbacks"));
+  }
   for (std::size_t k = 0; k < callbacks.size(); ++k) {
     arguments.callbacks.push_back(to_callback(callbacks[k], given.where("callbacks").of_item(k)));
   }
@@ -352,9 +327,9 @@ void add_fit(const py::module_& module) {
        ", epochs: int = 1, shuffle: bool = True, shuffle_seed: int | None = None, on_epoch: "
        "Callable[[Epoch], bool | None] | None = None, "
        "options: MLCExecutionOptions | str = MLCExecutionOptions.NONE, "
-       "validation: tuple[Any, ...] | None = None, metrics: Sequence[str] = (), "
+       "validation: tuple[Any, ...] | None = None, metrics: Sequence[str] | None = None, "
        "schedule: RateSchedule | Callable[[int], float] | None = None, "
-       "callbacks: Sequence[FitCallback | Callable[[Epoch], bool | None]] = (), "
+       "callbacks: Sequence[FitCallback | Callable[[Epoch], bool | None]] | None = None, "
        "progress: bool = False, first_epoch: int = 1, on_nonfinite: str = 'raise', "
        "resume: str | os.PathLike[str] | bool = False, "
        "batches: Iterable[tuple[Any, ...]] | None = None"},
@@ -368,7 +343,8 @@ void add_fit(const py::module_& module) {
       "labels, label_weights), evaluated after each epoch, with the metrics: accuracy, top_<k>, "
       "mean_absolute_error, mean_squared_error, auc, confusion_matrix. schedule sets the rate of "
       "each step. callbacks and on_epoch are asked after each epoch; one that returns False ends "
-      "the training. progress draws with tqdm. resume goes on "
+      "the training. An object is one callback; async functions are refused. progress draws with "
+      "tqdm. resume goes on "
       "with a fit that has not ended: from a checkpoint that was saved within it, if the file is "
       "there, or, for True, from where the graph stands. options: CHECK_NUMERICS stops at the "
       "first NaN or "
@@ -381,13 +357,13 @@ void add_fit(const py::module_& module) {
   def_method(
       cls, "evaluate", "Evaluation",
       {"inputs: Mapping[str, ArrayLike] | ArrayLike, " + std::string(kSampleForms) +
-       ", metrics: Sequence[str] = ()"},
+       ", metrics: Sequence[str] | None = None"},
       "Loss, accuracy and the metrics over all samples, in inference mode: accuracy, top_<k>, "
       "mean_absolute_error, mean_squared_error, auc, confusion_matrix. Errors: ValueError for "
       "another name, or one that does not go with the loss.",
       [](TrainingGraph& self, const Arguments& given) {
         FitArguments arguments = arguments_of(self, given);
-        arguments.metrics = convert_list<std::string>(given["metrics"], given.where("metrics"));
+        arguments.metrics = to_metrics(given);
         Signals signals;
         arguments.goes_on = [&signals] { return signals.checked(); };
         const ReleasedGil released;

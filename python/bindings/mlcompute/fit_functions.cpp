@@ -1,0 +1,66 @@
+// Functions of the program's that a fit calls: after epochs, and for rates.
+#include "mlcompute/fit_functions.h"
+
+#include <string>
+#include <utility>
+
+#include "convert/gil.h"
+#include "convert/names.h"
+
+namespace traingraph::python {
+namespace {
+
+// A function of the program's, asked as a callback of the core.
+class CalledBack final : public FitCallback {
+ public:
+  CalledBack(py::handle function, Where where)
+      : function_(function), where_(std::move(where)), kind_(kind_of(function)) {}
+  bool after_epoch(TrainingGraph&, const Epoch& epoch) override {
+    const HeldGil held;
+    const py::object answer = function_(epoch);
+    check_is_done(answer, where_);
+    return answer.is_none() || py::cast<bool>(py::bool_(answer));
+  }
+  std::string kind() const override { return kind_; }
+
+ private:
+  // Of a function its name, of another object that of its class.
+  static std::string kind_of(py::handle function) {
+    const py::object name = py::getattr(function, "__qualname__", py::none());
+    return py::isinstance<py::str>(name) ? printable(name) : type_name(function);
+  }
+
+  py::handle function_;  // the call's arguments own it
+  Where where_;
+  std::string kind_;
+};
+
+}  // namespace
+
+FitCallbackPtr to_callback(py::handle value, const Where& where) {
+  if (py::isinstance<FitCallback>(value)) return py::cast<FitCallbackPtr>(value);
+  if (PyType_Check(value.ptr())) refuse(where, value);  // which would be made anew of each epoch
+  to_callable(value, where);
+  return std::make_shared<CalledBack>(value, where);
+}
+
+std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
+  if (value.is_none()) return std::nullopt;
+  if (py::isinstance<RateSchedule>(value)) return py::cast<RateSchedule>(value);
+  if (value.ptr() == py::type::of<RateSchedule>().ptr()) {
+    throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
+                         " but got the class RateSchedule; did you mean RateSchedule.constant()?");
+  }
+  if (PyType_Check(value.ptr())) refuse(where, value);
+  to_callable(value, where);
+  return RateSchedule(
+      [value, where](std::int64_t step) {
+        const HeldGil held;
+        const py::object rate = value(step);
+        check_is_done(rate, where);
+        return convert<double>(rate, Where{where.subject, "the rate of schedule", "a number"});
+      },
+      type_name(value));
+}
+
+}  // namespace traingraph::python

@@ -1,0 +1,339 @@
+"""What a fit cannot use is refused before its first step; what fails later names step and epoch."""
+
+import functools
+import re
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fit_to_kill import X, Y, model
+
+import traingraph as tg
+from traingraph import nn
+
+TRAINED = (X[:70], Y[:70])
+
+
+def refused(given: dict[str, Any], text: str, kind: Any = ValueError, **made: Any) -> None:
+    """Before anything is trained or written, and nobody is asked."""
+    network, heard = model(**made), list[int]()
+    callbacks = [lambda epoch: heard.append(epoch.number), *given.pop("callbacks", [])]
+    before = network.state()
+    with pytest.raises(kind, match=re.escape(text)) as error:
+        network.fit(*TRAINED, epochs=2, callbacks=callbacks, **given)
+    assert heard == []
+    assert not hasattr(error.value, "epochs")
+    for name, values in network.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+
+
+# --- files ---------------------------------------------------------------------------------------
+
+FILES = [lambda path: tg.Checkpoint(path=path), lambda path: tg.CSVLog(path=path),
+         lambda path: tg.CSVLog(path=path, appends=True)]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", FILES, ids=["Checkpoint", "CSVLog", "CSVLog that appends"])
+def test_paths_that_cannot_be_written(make: Any, tmp_path: Path) -> None:
+    folder, file = tmp_path / "folder", tmp_path / "file"
+    folder.mkdir()
+    file.write_text("")
+    broken = tmp_path / "broken"
+    broken.symlink_to(tmp_path / "nowhere" / "file")
+    kept = sorted(tmp_path.iterdir())
+    for path, text in [
+        (tmp_path / "no_such" / "file", "No such file or directory"),
+        (folder, "is a directory, no regular file"),
+        (file / "below", "Not a directory"),
+        (broken, "No such file or directory"),
+        ("/sys/kernel/nothing", "open failed"),
+        (f"{tmp_path}/{'n' * 300}", "File name too long"),
+    ]:
+        refused({"callbacks": [make(path)]}, text, tg.FileError)
+    refused({"callbacks": [make(f"{tmp_path}/a\0b")]}, "expected a path without NUL but got one")
+    assert sorted(tmp_path.iterdir()) == kept
+    # A path that can be written is left as it was until there is something to write.
+    (tmp_path / "link").symlink_to(tmp_path / "target")
+    for path in (tmp_path / "new", file, tmp_path / "link"):
+        before = path.read_bytes() if path.exists() else None
+        refused({"callbacks": [make(path)], "validation": (X, Y + 5)}, "expected a class")
+        assert (path.read_bytes() if path.exists() else None) == before
+    assert sorted(set(tmp_path.iterdir()) - set(kept)) == [tmp_path / "link"]
+
+
+@pytest.mark.parametrize("make", FILES[:2], ids=["Checkpoint", "CSVLog"])
+def test_files_of_a_folder_that_is_gone_name_step_and_epoch(make: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    network = model()
+    with pytest.raises(tg.FileError) as error:
+        network.fit(*TRAINED, epochs=3, callbacks=[lambda _: folder.rmdir(), make(folder / "f")])
+    assert str(error.value).endswith("No such file or directory after step 5 of epoch 1")
+    assert error.value.filename == str(folder / "f")
+    assert [epoch.number for epoch in error.value.epochs] == [1]
+
+
+def test_a_save_amid_an_epoch_names_its_step(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = tg.Checkpoint(path=folder / "f", every_steps=2)
+
+    def rate(step: int) -> float:
+        if step == 3:
+            (folder / "f").unlink()
+            folder.rmdir()
+        return 0.01
+
+    with pytest.raises(tg.FileError) as error:
+        model().fit(*TRAINED, schedule=rate, callbacks=[file])
+    assert str(error.value).endswith("No such file or directory after step 4 of epoch 1")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where /dev/full is")
+def test_a_full_disk_names_step_and_epoch() -> None:
+    with pytest.raises(tg.FileError) as error:
+        model().fit(*TRAINED, epochs=2, callbacks=[tg.CSVLog(path="/dev/full")])
+    text = "[file '/dev/full'] write failed: No space left on device after step 5 of epoch 1"
+    assert str(error.value) == text
+
+
+def test_two_callbacks_do_not_write_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "one"
+    for first, second in [("CSVLog", "CSVLog"), ("Checkpoint", "CSVLog"), ("CSVLog", "Checkpoint")]:
+        callbacks = [getattr(tg, name)(path=path) for name in (first, second)]
+        text = f"[{second}] expected a file of its own but got '{path}', which another callback"
+        refused({"callbacks": callbacks}, text)
+
+
+def test_metadata_that_is_the_librarys_is_refused_when_it_is_given() -> None:
+    with pytest.raises(
+        ValueError, match=re.escape("[Checkpoint] expected metadata of other names")
+    ):
+        tg.Checkpoint(path="x", metadata={"version": "2"})
+
+
+def test_a_folder_for_tensorboard_is_made_at_once(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboardX", reason="the extra that writes the files")
+    from traingraph.tensorboard import TensorBoardLog
+
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "below", "/sys/kernel/nothing"):
+        with pytest.raises(OSError, match=re.escape(str(folder))):
+            TensorBoardLog(folder)
+    TensorBoardLog(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+# --- validations ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"validation": (X, Y + 5)}, "expected a class from 0 to 2 or -1 but got 5 in row 6 at"),
+        ({"validation": ({}, Y)}, "[fit] expected data for 'x' but none was given in the v"),
+        ({"validation": (X, Y), "metrics": ["auc"]}, "'auc' expected two classes but got 3 in"),
+        ({"validation": (X, Y), "metrics": ["mean_squared_error"]}, "labels of the predictions'"),
+        ({"validation": (X, Y), "metrics": ["top_1", "top_1"]}, "[fit] expected each metric once "
+                                                                "but got 'top_1' twice"),
+    ],
+    ids=range(5),
+)  # fmt: skip
+def test_validations_that_cannot_be_evaluated(given: dict[str, Any], text: str) -> None:
+    if "row 6" in text:
+        labels = Y.copy()
+        labels[6] = 5
+        given = {"validation": (X, labels)}
+    refused(given, text)
+
+
+def test_weights_that_are_missing() -> None:
+    def weighed() -> tg.MLCTrainingGraph:
+        network = model()
+        network.add_inputs({}, loss_label_weights={"w": tg.MLCTensor(shape=[16])})
+        return network
+
+    ones = np.ones(90, np.float32)
+    text = "[{}] expected data for 'w' but none was given"
+    network = weighed()
+    with pytest.raises(ValueError, match=re.escape(text.format("fit") + " in the validation")):
+        network.fit(X, Y, label_weights=ones, validation=(X, Y))
+    assert network.optimizer.time_step == 1
+    for shuffle in (True, False):
+        with pytest.raises(ValueError, match=re.escape(text.format("fit"))):
+            network.fit(X, Y, shuffle=shuffle)
+    with pytest.raises(ValueError, match=re.escape(text.format("evaluate"))):
+        network.evaluate(X, Y)
+    with pytest.raises(ValueError, match=re.escape(text.format("fit") + " in step 1 of epoch 1")):
+        network.fit(batches=[(X[:16], Y[:16])])
+
+
+def test_inputs_that_are_missing() -> None:
+    tg.MLCPlatform.set_rng_seed_to(0)
+    a, b = nn.Input(5), nn.Input(2)
+    network = nn.model(inputs=[a, b], outputs=nn.dense(3)(nn.concatenate([a, b])), batch_size=16)
+    both = {"x0": X, "x1": X[:, :2]}
+    text = "expected data for 'x1' but none was given"
+    network.fit(both, Y, validation=(both, Y))  # whose arrays are not there any more
+    for call in (
+        lambda: network.fit({"x0": X}, Y),
+        lambda: network.fit(both, Y, validation=({"x0": X}, Y)),
+        lambda: network.evaluate({"x0": X}, Y),
+        lambda: network.predict({"x0": X}),
+        lambda: network.fit(batches=[({"x0": X}, Y)]),
+    ):
+        with pytest.raises(ValueError, match=text):
+            call()
+    with pytest.raises(ValueError, match="expected data for 'x0', 'x1' but none was given"):
+        network.evaluate({}, Y)  # nor are those of the step before
+
+
+def test_a_layer_that_fixes_the_batch_fixes_that_of_a_validation() -> None:
+    x, label = tg.MLCTensor(shape=[16, 5]), tg.MLCTensor(shape=[16], data_type="int32")
+    rows = tg.MLCTensor(data=np.ones((16, 5), np.float32))
+    graph = tg.MLCGraph()
+    added = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[x, rows])
+    tg.sequential(graph, added, [nn.dense(3)])
+    network = tg.MLCTrainingGraph(
+        graph_objects=[graph], optimizer=nn.adam(0.1),
+        loss_layer=tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean"))  # fmt: skip
+    network.add_inputs({"x": x}, loss_labels={"y": label})
+    network.compile(device="cpu")
+    whole = network.fit(X[:80], Y[:80], shuffle=False, validation=(X[:32], Y[:32]))
+    assert whole[0].validation is not None
+    time_step = network.optimizer.time_step
+    text = r"expected batch size 16, which layer \d+ 'Arithmetic' fixes, but got 4 in the valid"
+    with pytest.raises(ValueError, match=text):
+        network.fit(X[:80], Y[:80], shuffle=False, validation=(X[:20], Y[:20]))
+    assert network.optimizer.time_step == time_step
+
+
+# --- callbacks -----------------------------------------------------------------------------------
+
+
+class Plain:
+    def __call__(self, epoch: tg.Epoch) -> None:
+        pass
+
+
+class Awaited:
+    async def __call__(self, epoch: tg.Epoch) -> None:
+        pass
+
+
+async def awaited(epoch: Any) -> float:
+    return 0.1
+
+
+def yielding(epoch: Any) -> Iterator[int]:
+    yield 1
+
+
+NOT_RUN = "a function that has run when it returns but got one that makes a "
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"callbacks": [tg.EarlyStopping]}, "callbacks[1]: FitCallback | collections.abc.Callable["
+         "[Epoch], bool | None] but got the class EarlyStopping; did you mean EarlyStopping()?"),
+        ({"callbacks": [Plain]}, "but got the class Plain; did you mean Plain()?"),
+        ({"on_epoch": tg.EarlyStopping}, "but got the class EarlyStopping; did you mean Early"),
+        ({"callbacks": [[Plain()]]}, "callbacks[1]: FitCallback | collections.abc.Callable[["),
+        ({"callbacks": [awaited]}, "callbacks[1]: " + NOT_RUN + "coroutine, which nobody awaits"),
+        ({"callbacks": [Awaited()]}, "callbacks[1]: " + NOT_RUN + "coroutine, which nobody awaits"),
+        ({"callbacks": [functools.partial(awaited)]}, "callbacks[1]: " + NOT_RUN + "coroutine"),
+        ({"callbacks": [yielding]}, NOT_RUN + "generator, which nobody goes through; write def w"),
+        ({"on_epoch": awaited}, "on_epoch: " + NOT_RUN + "coroutine"),
+        ({"schedule": awaited}, "schedule: " + NOT_RUN + "coroutine"),
+        ({"schedule": tg.RateSchedule}, "got the class RateSchedule; did you mean RateSchedule."),
+        ({"schedule": float}, "expected schedule: RateSchedule | "),
+    ],
+    ids=range(12),
+)  # fmt: skip
+def test_callbacks_that_cannot_be_asked(given: dict[str, Any], text: str) -> None:
+    refused(dict(given), text, TypeError)
+
+
+def test_a_coroutine_that_a_function_returns_is_refused() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of coroutines that were never awaited
+        text = (
+            r"expected callbacks\[0\]: a function that has run when it returns but got a coroutine"
+        )
+        with pytest.raises(TypeError, match=text):
+            model().fit(*TRAINED, callbacks=[lambda epoch: awaited(epoch)])
+        with pytest.raises(
+            TypeError, match="expected schedule: a function that has run when it re"
+        ):
+            model().fit(*TRAINED, schedule=lambda step: awaited(step))
+    network = model()
+    with pytest.raises(TypeError, match="completion_handler: a function that has run when it ret"):
+        network.execute(
+            inputs_data={"x": X[:16]}, loss_labels_data={"y": Y[:16]}, completion_handler=awaited
+        )
+
+
+@pytest.mark.parametrize("given", [Plain(), tg.EarlyStopping(patience=1), Plain().__call__])
+def test_one_callback_alone_is_to_be_put_into_a_list(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"expected callbacks: .* but got .*; put it into a list"):
+        model().fit(*TRAINED, callbacks=given)
+
+
+@pytest.mark.parametrize("given", [None, (), (Plain(),), [Plain()]])
+def test_callbacks_and_metrics_may_be_none_or_any_sequence(given: Any) -> None:
+    assert len(model().fit(*TRAINED, callbacks=given, metrics=None)) == 1
+    assert model().evaluate(*TRAINED, metrics=None).metrics == {}
+
+
+def test_an_object_is_one_callback() -> None:
+    stop, log = tg.EarlyStopping(patience=1), tg.CSVLog(path="never.csv")
+    refused(
+        {"callbacks": [stop, stop]}, "each callback once but got EarlyStopping(monitor='loss') "
+    )
+    refused(
+        {"callbacks": [log, stop, log]}, "expected each callback once but got CSVLog twice; make"
+    )
+    refused(
+        {"callbacks": [stop], "on_epoch": stop}, "expected each callback once but got EarlyStop"
+    )
+
+
+# --- numbers that are watched --------------------------------------------------------------------
+
+
+def test_a_monitor_has_a_name() -> None:
+    with pytest.raises(ValueError, match="expected monitor: loss, accuracy or the name of a metric "
+                                         "but got an empty text"):  # fmt: skip
+        tg.EarlyStopping(patience=1, monitor="")
+    for name, meant in [("val_loss", "loss"), ("validation_accuracy", "accuracy")]:
+        stop = tg.EarlyStopping(patience=1, monitor=name)
+        refused({"callbacks": [stop], "validation": (X, Y)}, f"did you mean '{meant}', which is of")
+
+
+def test_nan_is_never_better_and_patience_counts_it() -> None:
+    bad = X.copy()
+    bad[0] = np.nan  # of the validation alone
+    network, stop = model(), tg.EarlyStopping(patience=3)
+    assert len(network.fit(*TRAINED, epochs=9, validation=(bad, Y), callbacks=[stop])) == 3
+    assert (stop.best, stop.best_epoch) == (None, 0)
+    assert np.isfinite(network.predict(X)).all()  # of the last epoch
+    # Also of labels that do not count, which have no accuracy; and behind a number.
+    stop = tg.EarlyStopping(patience=2, monitor="accuracy")
+    ignored = np.full(90, -1, np.int32)
+    assert len(model().fit(*TRAINED, epochs=9, validation=(X, ignored), callbacks=[stop])) == 2
+    assert stop.best is None
+    stop, network = tg.EarlyStopping(patience=2), model()
+    part, weights = X[70:].copy(), []
+
+    def spoil(epoch: tg.Epoch) -> None:
+        weights.append(network.predict(X))
+        part[:] = np.nan
+
+    epochs = network.fit(*TRAINED, epochs=9, validation=(part, Y[70:]), callbacks=[spoil, stop])
+    assert (len(epochs), stop.best_epoch) == (3, 1)
+    np.testing.assert_array_equal(network.predict(X), weights[0])
