@@ -104,8 +104,9 @@ def test_a_full_disk_names_step_and_epoch() -> None:
 def test_two_callbacks_do_not_write_one_file(tmp_path: Path) -> None:
     path = tmp_path / "one"
     for first, second in [("CSVLog", "CSVLog"), ("Checkpoint", "CSVLog"), ("CSVLog", "Checkpoint")]:
-        callbacks = [getattr(tg, name)(path=path) for name in (first, second)]
-        text = f"[{second}] expected a file of its own but got '{path}', which another callback"
+        again = tmp_path / "folder" / ".." / "one"
+        callbacks = [getattr(tg, first)(path=path), getattr(tg, second)(path=again)]
+        text = f"[{second}] expected a file of its own but got '{again}', which another callback"
         refused({"callbacks": callbacks}, text)
 
 
@@ -190,6 +191,26 @@ def test_inputs_that_are_missing() -> None:
             call()
     with pytest.raises(ValueError, match="expected data for 'x0', 'x1' but none was given"):
         network.evaluate({}, Y)  # nor are those of the step before
+
+
+def test_two_names_of_one_tensor_get_data_once() -> None:
+    x, label = tg.MLCTensor(shape=[16, 5]), tg.MLCTensor(shape=[16], data_type="int32")
+    graph = tg.MLCGraph()
+    tg.sequential(graph, x, [nn.dense(3)])
+    network = tg.MLCTrainingGraph(
+        graph_objects=[graph], optimizer=nn.adam(0.1),
+        loss_layer=tg.MLCLossLayer.softmax_cross_entropy(reduction_type="mean"))  # fmt: skip
+    network.add_inputs({"x": x, "again": x}, loss_labels={"y": label})
+    network.compile(device="cpu")
+    text = r"\[{}\] expected data once for each tensor but inputs 'again' is the second name of one"
+    both = {"x": X, "again": X}
+    with pytest.raises(ValueError, match=text.format("fit") + " in the validation"):
+        network.fit({"x": X}, {"y": Y}, shuffle=False, validation=(both, Y))
+    assert network.optimizer.time_step == 1
+    with pytest.raises(ValueError, match=text.format("fit") + " in step 1 of epoch 1"):
+        network.fit(both, {"y": Y}, shuffle=False)
+    with pytest.raises(ValueError, match=text.format("evaluate")):
+        network.evaluate(both, {"y": Y})
 
 
 def test_a_layer_that_fixes_the_batch_fixes_that_of_a_validation() -> None:

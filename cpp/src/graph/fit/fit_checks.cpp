@@ -2,6 +2,7 @@
 #include "graph/fit/fit_checks.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -117,11 +118,13 @@ void check(const FitArguments& arguments) {
 void check_files(const FitArguments& arguments, bool goes_on) {
   std::vector<std::string> paths;
   const auto check_is_its_own = [&paths](const std::string& subject, const std::string& path) {
-    if (std::ranges::find(paths, path) != paths.end()) {
+    std::error_code error;
+    const std::string whole = std::filesystem::weakly_canonical(path, error);
+    if (std::ranges::find(paths, whole) != paths.end()) {
       throw InvalidArgument(subject + " expected a file of its own but got '" + path +
                             "', which another callback writes");
     }
-    paths.push_back(path);
+    paths.push_back(error ? path : whole);
   };
   const bool validates = arguments.validation.has_value();
   const std::string header = csv_row(csv_columns(validates, arguments.metrics));

@@ -2,6 +2,8 @@
 // data, or a linked graph's values.
 #include "graph/run/bound_inputs.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "graph/lowering/check_integers.h"
@@ -26,6 +28,13 @@ const BoundSlot* user_gradient(const CompiledGraph* program, const Tensor& tenso
 [[noreturn]] void refuse_missing(const std::string& names, const CallDetails& details) {
   throw InvalidArgument(std::string("[") + details.call + "] expected data for " + names +
                         " but none was given");
+}
+
+[[noreturn]] void refuse_second(const std::string& name, const char* what,
+                                const CallDetails& details) {
+  throw InvalidArgument(std::string("[") + details.call +
+                        "] expected data once for each tensor but " + what + " '" + name +
+                        "' is the second name of one");
 }
 
 void add_name(std::string& names, const BoundSlot& slot) {
@@ -155,20 +164,25 @@ std::int64_t BoundInputs::bound_rows(std::int64_t declared_batch, bool skips) co
   return rows.agreed();
 }
 
+void BoundInputs::check_takes_data(const TensorPtr* tensor, const std::string& name,
+                                   const NamedTensors& declared, const char* what,
+                                   const CallDetails& details) const {
+  const std::string call = std::string("[") + details.call + "] expected ";
+  if (tensor == nullptr) {
+    throw InvalidArgument(call + what + " of " + names_of(declared) + " but got '" + name + "'");
+  }
+  if (!graph_.constants.contains(*tensor)) return;
+  throw InvalidArgument(call + "no data for " + what + " '" + name +
+                        "': compile was told that it is constant");
+}
+
 void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                              const Job& job, const CallDetails& details) {
   std::size_t next_name = 0;
   std::size_t next_slot = 0;
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find_from(next_name, declared, name);
-    if (tensor != nullptr && graph_.constants.contains(*tensor)) {
-      throw InvalidArgument(std::string("[execute] expected no data for ") + what + " '" + name +
-                            "': compile was told that it is constant");
-    }
-    if (tensor == nullptr) {
-      throw InvalidArgument(std::string("[execute] expected ") + what + " of " +
-                            names_of(declared) + " but got '" + name + "'");
-    }
+    check_takes_data(tensor, name, declared, what, details);
     const BoundSlot* const slot = find_from(
         next_slot, job.graph->bound,
         [&](const BoundSlot& each) { return each.tensor == *tensor && each.value != kNone; });
@@ -179,10 +193,7 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
     check_range(slot->name, slot->range, type, array, details.samples);
     InputData& input = *slot->input;
     StoredData& stored = input.argument;
-    if (stored.call == inputs_->calls) {
-      throw InvalidArgument(std::string("[execute] expected data once for each tensor but ") +
-                            what + " '" + name + "' is the second name of one");
-    }
+    if (stored.call == inputs_->calls) refuse_second(name, what, details);
     const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
     if (uses_host_memory(backend_) && address % element_bytes(type.data_type) != 0) {
       copy(input, stored, type, array);
@@ -291,41 +302,47 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
   }
 }
 
-const TensorData* BoundInputs::given_to(const Tensor& tensor,
-                                        const ExecutionArguments& arguments) const {
-  const std::pair<const NamedData&, const NamedTensors&> groups[] = {
-      {arguments.inputs, graph_.inputs},
-      {arguments.loss_labels, graph_.loss_labels},
-      {arguments.loss_label_weights, graph_.loss_label_weights}};
-  for (const auto& [data, declared] : groups) {
-    for (const auto& [name, array] : data) {
-      const TensorPtr* const found = traingraph::find(declared, name);
-      if (found != nullptr && found->get() == &tensor) return &array;
-    }
-  }
-  return nullptr;
-}
-
 void BoundInputs::check_given(const CompiledGraph& graph, const ExecutionArguments& arguments,
                               const CallDetails& details) const {
-  for (const BoundSlot& slot : graph.bound) {
-    const bool is_read = slot.value != kNone && !slot.is_gradient();
-    const TensorData* const given = is_read ? given_to(*slot.tensor, arguments) : nullptr;
-    if (given == nullptr) continue;
-    const ir::Type type = graph.type(slot.value, arguments.batch_size);
-    check_data(slot, type, *given, backend_);
-    check_range(slot.name, slot.range, type, *given, details.samples);
-  }
+  std::set<const Tensor*> given;
+  const auto check = [&](const NamedData& data, const NamedTensors& declared, const char* what) {
+    for (const auto& [name, array] : data) {
+      const TensorPtr* const tensor = traingraph::find(declared, name);
+      check_takes_data(tensor, name, declared, what, details);
+      if (!given.insert(tensor->get()).second) refuse_second(name, what, details);
+      for (const BoundSlot& slot : graph.bound) {
+        if (slot.tensor != *tensor || slot.value == kNone) continue;
+        const ir::Type type = graph.type(slot.value, arguments.batch_size);
+        check_data(slot, type, array, backend_);
+        check_range(slot.name, slot.range, type, array, details.samples);
+      }
+    }
+  };
+  check(arguments.inputs, graph_.inputs, "inputs");
+  check(arguments.loss_labels, graph_.loss_labels, "loss labels");
+  check(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights");
 }
 
 void BoundInputs::check_none_is_missing(const CompiledGraph& graph,
                                         const ExecutionArguments& arguments,
                                         const CallDetails& details) {
+  const auto is_given = [&](const TensorPtr& tensor) {
+    const std::pair<const NamedData&, const NamedTensors&> groups[] = {
+        {arguments.inputs, graph_.inputs},
+        {arguments.loss_labels, graph_.loss_labels},
+        {arguments.loss_label_weights, graph_.loss_label_weights}};
+    return std::ranges::any_of(groups, [&](const auto& group) {
+      return std::ranges::any_of(group.first, [&](const auto& data) {
+        const TensorPtr* const found = traingraph::find(group.second, data.first);
+        return found != nullptr && *found == tensor;
+      });
+    });
+  };
   std::string missing;
   for (const BoundSlot& slot : graph.bound) {
     if (slot.value == kNone || slot.is_gradient() || slot.may_be_linked()) continue;
-    const bool is_there = given_to(*slot.tensor, arguments) != nullptr ||
-                          slot.input->bound.version != 0 || from_tensor(slot) != nullptr;
+    const bool is_there =
+        is_given(slot.tensor) || slot.input->bound.version != 0 || from_tensor(slot) != nullptr;
     if (!is_there) add_name(missing, slot);
   }
   if (!missing.empty()) refuse_missing(missing, details);

@@ -61,8 +61,10 @@ class BoundInputs {
  private:
   void bind_group(const NamedData& data, const NamedTensors& declared, const char* what,
                   const Job& job, const CallDetails& details);
-  // What the call brings for this tensor; null without.
-  const TensorData* given_to(const Tensor& tensor, const ExecutionArguments& arguments) const;
+  // Raises for a name that nobody declared, of a null tensor, and for a constant.
+  void check_takes_data(const TensorPtr* tensor, const std::string& name,
+                        const NamedTensors& declared, const char* what,
+                        const CallDetails& details) const;
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
   // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own
