@@ -169,15 +169,16 @@ std::pair<std::size_t, std::size_t> planned_and_allocated(const std::string& dev
   return {digits.training->memory_plan().total_bytes, allocated_on(backend) - before};
 }
 
-// (what the plan says after compile, what the allocator holds then, and after batches of all sizes,
-// also in flight).
-std::tuple<std::size_t, std::size_t, std::size_t> planned_and_allocated_for_any_size(
-    const std::string& device, std::optional<std::int64_t> limit) {
+// What the plan says after compile and what the allocator holds then, and both after batches of all
+// sizes, also in flight. `shares`: where one program can serve them all.
+using Sizes = std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>;
+Sizes planned_and_allocated_for_any_size(const std::string& device,
+                                         std::optional<std::int64_t> limit, bool shares) {
   const Backend& backend = backend_named(device);
   const std::size_t before = allocated_on(backend);
   Digits digits;
-  digits.training->compile(CompilationOptions::kAnyBatchSize, Device::named(device), {}, {},
-                           Precision::kFloat32, limit);
+  digits.training->compile(shares ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
+                           Device::named(device), {}, {}, Precision::kFloat32, limit);
   const std::size_t planned = digits.training->memory_plan().total_bytes;
   const std::size_t compiled = allocated_on(backend) - before;
   for (const bool waits : {true, false}) {
@@ -190,7 +191,8 @@ std::tuple<std::size_t, std::size_t, std::size_t> planned_and_allocated_for_any_
     }
   }
   digits.training->execute(digits.arguments());
-  return {planned, compiled, allocated_on(backend) - before};
+  return {planned, compiled, digits.training->memory_plan().total_bytes,
+          allocated_on(backend) - before};
 }
 
 // The same for two linked graphs, of which the second has a user gradient: the sum of their plans.
@@ -238,7 +240,7 @@ void bind_networks(py::module_& module) {
   module.def("planned_and_allocated", planned_and_allocated, py::arg("device"),
              py::arg("micro_batches") = 1, py::arg("memory_limit") = py::none());
   module.def("planned_and_allocated_for_any_size", planned_and_allocated_for_any_size,
-             py::arg("device"), py::arg("memory_limit") = py::none());
+             py::arg("device"), py::arg("memory_limit") = py::none(), py::arg("shares") = true);
   module.def("planned_and_allocated_linked", planned_and_allocated_linked, py::arg("device"));
 }
 

@@ -63,12 +63,6 @@ void CompiledGraph::list_constants(MemoryPlan& plan) const {
   }
 }
 
-std::size_t CompiledGraph::constant_bytes() const {
-  MemoryPlan plan;
-  list_constants(plan);
-  return plan.persistent_bytes;
-}
-
 void CompiledGraph::list(MemoryPlan& plan) const {
   const ir::Graph& ops = program->graph;
   const ProgramVariant& variant = program->phase_schedule;

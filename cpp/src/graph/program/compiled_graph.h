@@ -67,7 +67,6 @@ struct CompiledGraph {
   ir::ValueId counterpart(const CompiledGraph& other, ir::ValueId value) const;
   // The type of a value in a run over so many rows.
   ir::Type type(ir::ValueId value, std::int64_t rows) const;
-  std::size_t constant_bytes() const;
   // Adds an entry for each constant.
   void list_constants(MemoryPlan& plan) const;
   // Adds an entry for each parameter, constant, bound array, value and workspace.

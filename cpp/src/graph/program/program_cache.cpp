@@ -16,6 +16,15 @@ namespace traingraph {
 using ir::kNone;
 using ir::ValueId;
 
+namespace {
+
+// Whether one takes the other's place.
+bool serve_same(const CompiledGraph& a, const CompiledGraph& b) {
+  return a.batch == b.batch && a.mode == b.mode && a.takes_fewer == b.takes_fewer;
+}
+
+}  // namespace
+
 // What computes fewer rows as it computes all serves both.
 CompiledPtr ProgramCache::find(std::int64_t batch, Mode mode, bool fewer) {
   return programs_.find([&](const CompiledGraph& known) {
@@ -38,8 +47,7 @@ const CompiledGraph* ProgramCache::largest(Mode mode) const {
 CompiledPtr ProgramCache::add(const CompiledPtr& graph) {
   CompiledPtr replaced;
   const auto old = std::find_if(programs_.begin(), programs_.end(), [&](const CompiledPtr& known) {
-    return known->batch == graph->batch && known->mode == graph->mode &&
-           known->takes_fewer == graph->takes_fewer;
+    return serve_same(*known, *graph);
   });
   if (old != programs_.end()) {
     replaced = *old;
@@ -182,12 +190,22 @@ std::vector<TensorPtr> ProgramCache::parameters() const {
   return result;
 }
 
-void ProgramCache::list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const {
+void ProgramCache::list(const CompiledGraph& graph, Run run, MemoryPlan& plan,
+                        const std::vector<CompiledPtr>* made) const {
   graph.list(plan);
   for (const CompiledPtr& other : programs_) {
-    const bool is_beside = other->batch == graph.batch && other->mode == graph.mode &&
-                           other->takes_fewer != graph.takes_fewer;
-    if (is_beside) other->list_constants(plan);
+    const auto replaces = [&](const CompiledPtr& one) { return serve_same(*one, *other); };
+    if (serve_same(graph, *other)) continue;
+    if (made != nullptr) {
+      const bool is_beside = other->batch == graph.batch && other->mode == graph.mode;
+      if (!is_beside || std::ranges::any_of(*made, replaces)) continue;
+    }
+    other->list_constants(plan);
+  }
+  if (made != nullptr) {
+    for (const CompiledPtr& other : *made) {
+      if (other.get() != &graph) other->list_constants(plan);
+    }
   }
   plan.arena_bytes = std::max(arena_needed_, graph.program->arena_bytes(run));
   plan.library_bytes = library_bytes_;

@@ -56,9 +56,11 @@ class ProgramCache {
                     const TensorData& data) const;
   // Of all programs, each once.
   std::vector<TensorPtr> parameters() const;
-  // Adds what this program and all of them have, and the constants of the one for fewer rows beside
-  // it, with an arena that has room for the run.
-  void list(const CompiledGraph& graph, Run run, MemoryPlan& plan) const;
+  // Adds what this program and all of them have, and the constants of the others, with an arena
+  // that has room for the run. `made`: for a memory limit, which is for these programs, that are
+  // about to be kept, and the one for fewer rows beside this one.
+  void list(const CompiledGraph& graph, Run run, MemoryPlan& plan,
+            const std::vector<CompiledPtr>* made = nullptr) const;
 
  private:
   // A sum of gradients over micro-batches, in its parameter's layout.

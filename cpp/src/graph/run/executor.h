@@ -129,8 +129,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   const CompiledGraph* default_program() const;
   // Room in the arena for the job's run. Call while holding the stream.
   void make_room(const Job& job);
-  // With an arena that has room for the run.
-  MemoryPlan plan_of(const CompiledGraph& graph, Run run) const;
+  // With an arena that has room for the run; `made`: see ProgramCache::list.
+  MemoryPlan plan_of(const CompiledGraph& graph, Run run, const Programs* made = nullptr) const;
 
   void check_may_run(const CompiledGraph& graph, Run run) const;
   // Of a training step.

@@ -211,11 +211,8 @@ void Executor::serve_reads(const CompiledGraph& graph) {
 // What a program has beside its arena, of what the limit is for.
 std::size_t Executor::bytes_beside_arena(const CompiledGraph& graph, const Programs& made) const {
   const std::lock_guard lock(mutex_);
-  const MemoryPlan plan = plan_of(graph, Run::step);
-  std::size_t bytes = plan.total_bytes - plan.arena_bytes;
-  for (const CompiledPtr& other : made) {
-    if (other.get() != &graph) bytes += other->constant_bytes();
-  }
+  const MemoryPlan plan = plan_of(graph, Run::step, &made);
+  const std::size_t bytes = plan.total_bytes - plan.arena_bytes;
   // Where kernels read the caller's arrays, copies of them come and go: those count that the graph
   // had when it was compiled, later ones come on top.
   return bytes - bound_inputs_.copied_bytes() + bound_bytes_;
@@ -295,9 +292,9 @@ MemoryPlan Executor::memory_plan() const {
   return usual != nullptr ? plan_of(*usual, default_run(*usual)) : MemoryPlan();
 }
 
-MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run) const {
+MemoryPlan Executor::plan_of(const CompiledGraph& graph, Run run, const Programs* made) const {
   MemoryPlan plan;
-  programs_.list(graph, run, plan);
+  programs_.list(graph, run, plan, made);
   bound_inputs_.list(plan);
   step_numbers_.list(plan);
   exchanges_.list(graph, plan);
