@@ -120,6 +120,17 @@ const std::map<std::string, void (*)()>& mistakes() {
        [] { nn::model({nn::group_norm(2)}, {.input = {3, 2, 2}}); }},
       {"nn.model([nn.dense(4)], input=(2, 2, 2, 2))",
        [] { nn::model({nn::dense(4)}, {.input = {2, 2, 2, 2}}); }},
+      {"nn.model(inputs=(a := nn.Input((1, 1))), outputs=a, loss=nn.dense(1)(a) - nn.Input(1))",
+       [] {
+         const nn::Value a = nn::input({1, 1});
+         const nn::Value difference = nn::dense(1)(a) - nn::input({1});
+         nn::model({.inputs = {a}, .outputs = {a}, .loss = difference});
+       }},
+      {"nn.model(inputs=(a := nn.Input(4)), outputs=a, loss=nn.matmul(a, nn.Input(4)))",
+       [] {
+         const nn::Value a = nn::input({4});
+         nn::model({.inputs = {a}, .outputs = {a}, .loss = nn::matmul(a, nn::input({4}))});
+       }},
       {"nn.dense(0)", [] { nn::dense(0); }},
       {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
       {"nn.dropout(50)", [] { nn::dropout(50); }},

@@ -1,6 +1,7 @@
 // The order of expressions, and how they are drawn into a graph.
 #include "nn/expression.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -61,6 +62,9 @@ void draw(const std::vector<const Expression*>& order, Drawing& drawing, Drawn& 
     if (known != drawn.end()) return known->second;
     const TensorPtr made = one->make(drawing, sources, before_rectifiers.contains(one));
     if (made->descriptor().data_type == DataType::kFloat64) drawing.data_type = DataType::kFloat64;
+    const auto has_batch = [&](const TensorPtr& source) { return drawing.has_batch(source); };
+    const bool lost_it = drawing.batch_size > 1 && made->descriptor().shape.front() == 1;
+    if (lost_it || std::ranges::none_of(sources, has_batch)) drawing.without_batch.insert(made);
     return drawn.emplace(one, made).first->second;
   };
   const auto is_number = [](const Expression* one) { return one->sources.empty() && !one->input; };

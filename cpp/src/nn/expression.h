@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,8 @@ struct Drawing {
   std::int64_t batch_size;
   DataType data_type = DataType::kFloat32;  // of numbers
   std::vector<TensorPtr> stopped = {};      // no gradient flows through them
+  std::set<TensorPtr> without_batch = {};   // axis 0 is no batch: numbers, and means over it
+  bool has_batch(const TensorPtr& tensor) const { return !without_batch.contains(tensor); }
 };
 
 struct Expression {

@@ -1,4 +1,6 @@
 // Values and the functions of values, each a layer once it is drawn.
+#include <algorithm>
+
 #include <traingraph/arithmetic.h>
 #include <traingraph/comparison.h>
 #include <traingraph/data_movement.h>
@@ -8,6 +10,7 @@
 #include "nn/expression.h"
 #include "nn/layer_block.h"
 #include "nn/losses.h"
+#include "nn/meeting_batches.h"
 
 namespace traingraph::nn {
 namespace {
@@ -22,11 +25,12 @@ Value made(std::string text, const std::vector<Value>& values, Expression::Make 
       std::make_shared<const Expression>(std::move(text), std::move(sources), std::move(make)));
 }
 
-// A new layer over the sources.
+// A new layer over the sources, element by element.
 template <class L, class... Parts>
-Value layer(const char* text, const std::vector<Value>& values, Parts... parts) {
+Value elements(const char* text, const std::vector<Value>& values, Parts... parts) {
   return made(text, values, [=](Drawing& drawing, const Sources& sources, bool) {
-    return drawing.graph->node(std::make_shared<L>(parts...), sources);
+    return drawing.graph->node(std::make_shared<L>(parts...),
+                               meeting_batches(drawing, text, sources));
   });
 }
 
@@ -36,7 +40,10 @@ Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) 
     Shape over = axes;
     const auto rank = static_cast<std::int64_t>(sources[0]->descriptor().shape.size());
     for (std::int64_t axis = 0; axes.empty() && axis < rank; ++axis) over.push_back(axis);
-    return drawing.graph->node(std::make_shared<Reduction>(type, over), sources[0]);
+    const TensorPtr result =
+        drawing.graph->node(std::make_shared<Reduction>(type, over), sources[0]);
+    if (std::ranges::find(over, 0) != over.end()) drawing.without_batch.insert(result);
+    return result;
   });
 }
 
@@ -73,54 +80,55 @@ Value Block::operator()(const Value& x) const {
 }
 
 Value operator+(const Value& a, const Value& b) {
-  return layer<Arithmetic>("add", {a, b}, Operation::kAdd);
+  return elements<Arithmetic>("add", {a, b}, Operation::kAdd);
 }
 Value operator-(const Value& a, const Value& b) {
-  return layer<Arithmetic>("subtract", {a, b}, Operation::kSubtract);
+  return elements<Arithmetic>("subtract", {a, b}, Operation::kSubtract);
 }
 Value operator*(const Value& a, const Value& b) {
-  return layer<Arithmetic>("multiply", {a, b}, Operation::kMultiply);
+  return elements<Arithmetic>("multiply", {a, b}, Operation::kMultiply);
 }
 Value operator/(const Value& a, const Value& b) {
-  return layer<Arithmetic>("divide", {a, b}, Operation::kDivide);
+  return elements<Arithmetic>("divide", {a, b}, Operation::kDivide);
 }
 Value operator-(const Value& a) { return a * Value(-1.0); }
 Value pow(const Value& a, const Value& b) {
-  return layer<Arithmetic>("pow", {a, b}, Operation::kPow);
+  return elements<Arithmetic>("pow", {a, b}, Operation::kPow);
 }
 Value minimum(const Value& a, const Value& b) {
-  return layer<Arithmetic>("minimum", {a, b}, Operation::kMin);
+  return elements<Arithmetic>("minimum", {a, b}, Operation::kMin);
 }
 Value maximum(const Value& a, const Value& b) {
-  return layer<Arithmetic>("maximum", {a, b}, Operation::kMax);
+  return elements<Arithmetic>("maximum", {a, b}, Operation::kMax);
 }
 Value clip(const Value& x, const Value& least, const Value& most) {
   return minimum(maximum(x, least), most);
 }
 Value abs(const Value& x) { return activation("absolute")(x); }
 Value square(const Value& x) { return x * x; }
-Value sqrt(const Value& x) { return layer<Arithmetic>("sqrt", {x}, Operation::kSqrt); }
-Value exp(const Value& x) { return layer<Arithmetic>("exp", {x}, Operation::kExp); }
-Value log(const Value& x) { return layer<Arithmetic>("log", {x}, Operation::kLog); }
-Value sin(const Value& x) { return layer<Arithmetic>("sin", {x}, Operation::kSin); }
-Value cos(const Value& x) { return layer<Arithmetic>("cos", {x}, Operation::kCos); }
-Value tanh(const Value& x) { return layer<Arithmetic>("tanh", {x}, Operation::kTanh); }
+Value sqrt(const Value& x) { return elements<Arithmetic>("sqrt", {x}, Operation::kSqrt); }
+Value exp(const Value& x) { return elements<Arithmetic>("exp", {x}, Operation::kExp); }
+Value log(const Value& x) { return elements<Arithmetic>("log", {x}, Operation::kLog); }
+Value sin(const Value& x) { return elements<Arithmetic>("sin", {x}, Operation::kSin); }
+Value cos(const Value& x) { return elements<Arithmetic>("cos", {x}, Operation::kCos); }
+Value tanh(const Value& x) { return elements<Arithmetic>("tanh", {x}, Operation::kTanh); }
 
 Value operator<(const Value& a, const Value& b) {
-  return layer<Comparison>("less", {a, b}, ComparisonOperation::kLess);
+  return elements<Comparison>("less", {a, b}, ComparisonOperation::kLess);
 }
 Value operator<=(const Value& a, const Value& b) {
-  return layer<Comparison>("less_or_equal", {a, b}, ComparisonOperation::kLessOrEqual);
+  return elements<Comparison>("less_or_equal", {a, b}, ComparisonOperation::kLessOrEqual);
 }
 Value operator>(const Value& a, const Value& b) {
-  return layer<Comparison>("greater", {a, b}, ComparisonOperation::kGreater);
+  return elements<Comparison>("greater", {a, b}, ComparisonOperation::kGreater);
 }
 Value operator>=(const Value& a, const Value& b) {
-  return layer<Comparison>("greater_or_equal", {a, b}, ComparisonOperation::kGreaterOrEqual);
+  return elements<Comparison>("greater_or_equal", {a, b}, ComparisonOperation::kGreaterOrEqual);
 }
 Value where(const Value& condition, const Value& x, const Value& y) {
   return made("where", {condition, x, y}, [](Drawing& drawing, const Sources& sources, bool) {
-    return drawing.graph->select({sources[1], sources[2]}, sources[0]);
+    const Sources met = meeting_batches(drawing, "where", sources);
+    return drawing.graph->select({met[1], met[2]}, met[0]);
   });
 }
 
@@ -134,9 +142,15 @@ Value sum(const Value& x, std::vector<std::int64_t> axes) {
 Value concatenate(const std::vector<Value>& values, std::int64_t axis) {
   expect_axis("concatenate", axis);
   if (values.empty()) throw InvalidArgument("[concatenate] expected 1 or more values but got none");
-  return layer<Concatenation>("concatenate", values, axis);
+  return made("concatenate", values, [axis](Drawing& drawing, const Sources& sources, bool) {
+    return drawing.graph->node(std::make_shared<Concatenation>(axis), sources);
+  });
 }
-Value matmul(const Value& x, const Value& y) { return layer<MatMul>("matmul", {x, y}); }
+Value matmul(const Value& x, const Value& y) {
+  return made("matmul", {x, y}, [](Drawing& drawing, const Sources& sources, bool) {
+    return drawing.graph->node(std::make_shared<MatMul>(), meeting_matrices(drawing, sources));
+  });
+}
 Value gather(const Value& x, const Value& indices, std::int64_t axis) {
   expect_axis("gather", axis);
   return made("gather", {x, indices}, [axis](Drawing& drawing, const Sources& sources, bool) {

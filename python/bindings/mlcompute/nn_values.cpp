@@ -49,7 +49,7 @@ struct Binary {
 constexpr Binary kBinary[] = {
     {"minimum", nn::minimum, "The smaller of two elements; extents of 1 broadcast."},
     {"maximum", nn::maximum, "The larger of two elements; extents of 1 broadcast."},
-    {"matmul", nn::matmul, "The matrix product of the last two axes."},
+    {"matmul", nn::matmul, "The matrix product of the last two axes, of each sample."},
 };
 
 struct Operator {
@@ -85,7 +85,8 @@ void bind_class(py::module_& module) {
       module, "Value",
       "A tensor of a network that nn.model is still to make: nn.Input, what a block gives that is "
       "called with a value, or an expression. Operators + - * / ** < <= > >= take values and "
-      "numbers, element by element; extents of 1 broadcast.");
+      "numbers, element by element; extents of 1 broadcast, but values of the batch have one rank. "
+      "Errors: ValueError, when the model is made.");
   for (const Operator& each : kOperators) {
     def_operator(cls, each.name, each.call, false);
     if (each.reflected != nullptr) def_operator(cls, each.reflected, each.call, true);

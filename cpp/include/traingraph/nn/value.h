@@ -40,7 +40,8 @@ struct InputOptions {
 // An array of the caller's, (N, …) with this shape of a sample.
 TRAINGRAPH_API Value input(Shape shape, InputOptions options = {});
 
-// Element by element; extents of 1 broadcast.
+// Element by element; extents of 1 broadcast, but values of the batch have one rank, or the model
+// raises ShapeError. Numbers, and what is reduced over axis 0, are not of the batch.
 TRAINGRAPH_API Value operator+(const Value& a, const Value& b);
 TRAINGRAPH_API Value operator-(const Value& a, const Value& b);
 TRAINGRAPH_API Value operator*(const Value& a, const Value& b);
@@ -71,7 +72,7 @@ TRAINGRAPH_API Value sum(const Value& x, std::vector<std::int64_t> axes = {});
 
 // Joined along an axis.
 TRAINGRAPH_API Value concatenate(const std::vector<Value>& values, std::int64_t axis = 1);
-// The matrix product of the last two axes.
+// The matrix product of the last two axes, of each sample.
 TRAINGRAPH_API Value matmul(const Value& x, const Value& y);
 // Per row the elements along an axis that whole numbers name.
 TRAINGRAPH_API Value gather(const Value& x, const Value& indices, std::int64_t axis = 1);
