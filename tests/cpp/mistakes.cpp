@@ -131,6 +131,17 @@ const std::map<std::string, void (*)()>& mistakes() {
          const nn::Value a = nn::input({4});
          nn::model({.inputs = {a}, .outputs = {a}, .loss = nn::matmul(a, nn::input({4}))});
        }},
+      {"nn.model(inputs=(a := nn.Input(4)), outputs=(p := nn.dense(2)(a)), "
+       "loss=nn.square(nn.stop_gradient(p)))",
+       [] {
+         const nn::Value a = nn::input({4}), p = nn::dense(2)(a);
+         nn::model({.inputs = {a}, .outputs = {p}, .loss = nn::square(nn::stop_gradient(p))});
+       }},
+      {"nn.model(['tanh'], input=8, loss='mse').fit(x, x)",
+       [] {
+         nn::model({"tanh"}, {.input = {8}, .loss = "mse"})
+             ->fit({.inputs = x(), .loss_labels = rows_of("y", kRows, {8})});
+       }},
       {"nn.dense(0)", [] { nn::dense(0); }},
       {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
       {"nn.dropout(50)", [] { nn::dropout(50); }},

@@ -25,6 +25,18 @@ def dense(outputs: int, inputs: int, seed: int, dtype: str, biases: bool = True)
     )
 
 
+def identity(features: int) -> Any:
+    """A layer with a weight to train, whose result is its source."""
+    return tg.MLCFullyConnectedLayer(
+        weights=tg.MLCTensor(data=np.eye(features, dtype=np.float32)),
+        descriptor=tg.MLCConvolutionDescriptor(
+            kernel_sizes=(features, features),
+            input_feature_channel_count=features,
+            output_feature_channel_count=features,
+        ),
+    )
+
+
 class Network:
     """The layers and tensors; `loss` and `optimizer` belong to the training graph."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import identity
 
 import traingraph as tg
 
@@ -400,10 +401,12 @@ def row_network(device: str) -> tuple[tg.MLCTrainingGraph, dict[str, tg.MLCTenso
     tensors = {name: tg.MLCTensor(shape=shape)
                for name, shape in {"x": [4, 3], "row": [1, 3], "y": [4, 3]}.items()}  # fmt: skip
     graph = tg.MLCGraph()
-    graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[tensors["x"], tensors["row"]])
+    both = [tensors["x"], tensors["row"]]
+    total = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=both)
+    graph.node(identity(3), source=total)
     made = tg.MLCTrainingGraph(
         graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error("mean"),
-        optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.0),
     )  # fmt: skip
     made.add_inputs({k: tensors[k] for k in ("x", "row")}, loss_labels={"y": tensors["y"]})
     made.compile(device=device, options="compute_all_gradients")

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from networks import identity
 
 import traingraph as tg
 
 ROWS = 4
 DEVICES = ["cpu", "reference"]
 COPYING = ["cuda", "metal"]  # devices that copy arrays to memory of their own
+STILL = tg.MLCSGDOptimizer(learning_rate=0.0)
 SKIP = tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
 
 
@@ -23,12 +25,15 @@ def filled(value: float, rows: int = ROWS) -> np.ndarray:
 class Difference:
     """The mean of (x - y) squared."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, trains: bool = False) -> None:
         self.x, self.y = (tg.MLCTensor(shape=[ROWS, 1]) for _ in range(2))
         graph = tg.MLCGraph()
-        graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=self.x)
+        linear = tg.MLCActivationLayer.linear(scale=1.0, bias=0.0)
+        graph.node(identity(1) if trains else linear, source=self.x)
         loss = tg.MLCLossLayer.mean_squared_error(reduction_type="mean")
-        self.training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+        self.training = tg.MLCTrainingGraph(
+            graph_objects=[graph], loss_layer=loss, optimizer=STILL if trains else None
+        )
         self.training.add_inputs({"x": self.x}, loss_labels={"y": self.y})
         self.training.compile(device=device)
 
@@ -59,7 +64,7 @@ BETWEEN: dict[str, Callable[[Difference], object]] = {
 @pytest.mark.parametrize("between", BETWEEN)
 @pytest.mark.parametrize("device", DEVICES)
 def test_what_was_bound_stays(device: str, between: str) -> None:
-    one = Difference(device)
+    one = Difference(device, trains=between == "fit")
     one.bind(3, 1)
     assert one.forward() == 4
     BETWEEN[between](one)
@@ -269,9 +274,10 @@ class TwoInputs:
         }
         a, b, y, w = self.tensors.values()
         graph = tg.MLCGraph()
-        graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[a, b])
+        total = graph.node(tg.MLCArithmeticLayer(operation="add"), sources=[a, b])
+        graph.node(identity(1), source=total)
         loss = tg.MLCLossLayer.mean_squared_error()
-        self.training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+        self.training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss, optimizer=STILL)
         self.training.add_inputs(
             {"a": a, "b": b}, loss_labels={"y": y}, loss_label_weights={"w": w}
         )
@@ -303,10 +309,10 @@ def test_what_a_fit_does_not_shuffle_is_named(name: str, how: str) -> None:
 def test_weights_that_a_loss_holds_are_not_shuffled() -> None:
     x, y = tg.MLCTensor(shape=[ROWS, 1]), tg.MLCTensor(shape=[ROWS, 1])
     graph = tg.MLCGraph()
-    graph.node(tg.MLCActivationLayer.linear(scale=1.0, bias=0.0), source=x)
+    graph.node(identity(1), source=x)
     weights = tg.MLCTensor(data=np.arange(ROWS, dtype=np.float32)[:, None])
     loss = tg.MLCLossLayer.mean_squared_error(weights=weights)
-    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss)
+    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=loss, optimizer=STILL)
     training.add_inputs({"x": x}, loss_labels={"y": y})
     training.compile(device="cpu")
     with pytest.raises(ValueError, match=r"samples of .* too.*shuffle=False"):

@@ -133,7 +133,9 @@ def test_every_sample_is_seen_once() -> None:
     graph = tg.MLCGraph()
     graph.node(dense(1, 1, 1, "float32", biases=False), source=x)
     training = tg.MLCTrainingGraph(
-        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_absolute_error(reduction_type="sum")
+        graph_objects=[graph],
+        loss_layer=tg.MLCLossLayer.mean_absolute_error(reduction_type="sum"),
+        optimizer=tg.MLCSGDOptimizer(learning_rate=0.0),
     )
     training.add_inputs({"x": x}, loss_labels={"y": y})
     training.compile(device="cpu")

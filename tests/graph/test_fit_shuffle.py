@@ -139,7 +139,7 @@ NO_ROWS: dict[str, Build] = {
 
 def training_over(build: Build, device: str) -> tuple[tg.MLCTrainingGraph, list[int]]:
     x, graph = tg.MLCTensor(shape=[ROWS, 4]), tg.MLCGraph()
-    result = build(graph, x)
+    result = build(graph, graph.node(dense(4, 4, 1, "float32"), source=x))
     training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=squared(), optimizer=SGD())
     training.add_inputs({"x": x}, loss_labels={"y": tg.MLCTensor(shape=result.descriptor.shape)})
     training.compile(device=device)

@@ -26,7 +26,8 @@ def compared(kind: str, prediction: tuple, label: tuple, weighted: str, device: 
     x = tg.MLCTensor(shape=[ROWS, *prediction])
     y = tg.MLCTensor(shape=[ROWS, *label])
     graph = tg.MLCGraph()
-    graph.node(tg.MLCActivationLayer.sigmoid(), source=x)
+    identity = tg.nn.dense(prediction[0], weights_init=lambda shape: np.eye(*shape))
+    graph.node(tg.MLCActivationLayer.sigmoid(), source=identity(graph, x))
     descriptor = tg.MLCLossDescriptor(type=kind, reduction_type="mean")
     rng = np.random.default_rng(3)
     size = prediction[0]
@@ -38,7 +39,9 @@ def compared(kind: str, prediction: tuple, label: tuple, weighted: str, device: 
         layer = tg.MLCLossLayer(descriptor=descriptor, weights=held)
     if weighted == "twice":
         declared = {"w": held}
-    training = tg.MLCTrainingGraph(graph_objects=[graph], loss_layer=layer)
+    training = tg.MLCTrainingGraph(
+        graph_objects=[graph], loss_layer=layer, optimizer=tg.MLCSGDOptimizer(learning_rate=0.0)
+    )
     training.add_inputs({"x": x}, loss_labels={"y": y}, loss_label_weights=declared)
     training.compile(device=device)
     data = rng.normal(size=(ROWS, *prediction)).astype(np.float32)

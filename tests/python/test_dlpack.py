@@ -337,14 +337,7 @@ def test_views_keep_what_they_show(by: str) -> None:
 
 
 def test_fit_takes_them(torch: Any) -> None:
-    x, label = tg.MLCTensor(shape=[2, 3]), tg.MLCTensor(shape=[2, 3])
-    graph = tg.MLCGraph()
-    graph.node(tg.MLCActivationLayer.relu(), source=x)
-    training = tg.MLCTrainingGraph(
-        graph_objects=[graph], loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean")
-    )
-    training.add_inputs({"x": x}, loss_labels={"label": label})
-    training.compile(device="cpu")
+    training = tg.nn.model([tg.nn.dense(3)], input=3, loss="mse", batch_size=2, device="cpu")
     samples = torch.from_numpy(np.tile(VALUES, (3, 1)))
     epochs = training.fit(inputs=samples, labels=samples, batch_size=2, epochs=1, shuffle_seed=3)
     assert epochs[0].loss > 0

@@ -233,7 +233,7 @@ class TRAINGRAPH_API TrainingGraph final : public ExecutableGraph {
   Execution execute_gradient(const ExecutionArguments& arguments);
   Execution execute_optimizer_update(const ExecutionArguments& arguments);
   // Trains over all samples batch by batch (fit.h); returns what each epoch gave. Errors in the
-  // middle leave the updates made so far.
+  // middle leave the updates made so far. Raises InvalidArgument where steps would change nothing.
   std::vector<Epoch> fit(const FitArguments& arguments);
   // Loss and accuracy over all samples, in inference mode.
   Evaluation evaluate(const FitArguments& arguments);

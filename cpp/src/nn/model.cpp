@@ -157,6 +157,7 @@ class Network {
         options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
         options_.device);
     check_trained(*training);
+    check_changes(*training);
     trial.keep();
     return training;
   }
@@ -229,6 +230,21 @@ class Network {
       result.insert(result.end(), layers.begin(), layers.end());
     }
     return result;
+  }
+
+  // A network without weights, or with frozen ones alone, is for predict and evaluate.
+  void check_changes(const TrainingGraph& training) const {
+    bool has_some = false;
+    for (const LayerPtr& layer : drawing_.graph->layers()) {
+      if (training.computes_gradient(layer)) return;
+      for (const TensorParameter* parameter : layer->parameters()) {
+        has_some = has_some || parameter->is_updatable;
+      }
+    }
+    if (!has_some) return;
+    throw InvalidArgument(
+        "[model] expected a loss whose gradient reaches weights but it reaches none: the loss has "
+        "to read what they make, not through stop_gradient or comparisons alone");
   }
 
   void check_trained(const TrainingGraph& training) const {

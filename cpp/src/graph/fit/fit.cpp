@@ -50,9 +50,7 @@ class Fit {
     loss_ = &loss_of(state_, kFit).descriptor();
     take_samples();
     take_validation();
-    if (arguments_.schedule && graph_.optimizer() == nullptr) {
-      throw InvalidArgument("[fit] expected an optimizer for the schedule but the graph has none");
-    }
+    check_trains(graph_, state_);
     begin();
     while (place_.ended == 0 && place_.epoch <= arguments_.epochs) {
       progress_.epoch = static_cast<int>(place_.epoch);

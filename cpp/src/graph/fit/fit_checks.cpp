@@ -12,6 +12,7 @@
 
 #include "graph/fit/csv_file.h"
 #include "graph/fit/metrics.h"
+#include "graph/run/executor.h"
 #include "runtime/files/file.h"
 
 namespace traingraph {
@@ -140,6 +141,28 @@ void check_files(const FitArguments& arguments, bool goes_on) {
       check_replaceable(file->path());
     }
   }
+}
+
+void check_trains(const TrainingGraph& graph, GraphState& state) {
+  if (graph.optimizer() == nullptr) {
+    throw InvalidArgument(
+        "[fit] expected an optimizer, without which steps change nothing; give one to the "
+        "training graph or to compile_optimizer");
+  }
+  if (state.current_executor("fit")->changes_parameters()) return;
+  bool has_some = false, may_change = false;
+  for (const LayerPtr& layer : graph.layers()) {
+    for (const TensorParameter* parameter : layer->parameters()) {
+      has_some = true;
+      may_change = may_change || parameter->is_updatable;
+    }
+  }
+  throw InvalidArgument(
+      "[fit] expected parameters that steps change but " +
+      std::string(!has_some     ? "got a graph without parameters"
+                  : !may_change ? "all of them are frozen; set is_updatable"
+                                : "no gradient of the loss reaches any of them; the loss has to "
+                                  "read what they make, not through stop_gradient"));
 }
 
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments) {

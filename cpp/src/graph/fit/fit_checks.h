@@ -19,6 +19,8 @@ void check_monitors(const FitArguments& arguments, LossType type);
 // Whether callbacks can write their files; changes none. `goes_on`: with a fit that has begun.
 // Raises FileError, too.
 void check_files(const FitArguments& arguments, bool goes_on);
+// Whether steps of the graph change anything.
+void check_trains(const TrainingGraph& graph, GraphState& state);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

@@ -47,6 +47,11 @@ ir::Type CompiledGraph::type(ValueId value, std::int64_t rows) const {
   return result;
 }
 
+bool CompiledGraph::changes_parameters() const {
+  return std::ranges::any_of(program->graph.values,
+                             [](const ir::Value& value) { return value.writes != kNone; });
+}
+
 namespace {
 
 void add_persistent(const ir::Value& value, MemoryPlan& plan) {

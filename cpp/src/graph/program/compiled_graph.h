@@ -67,6 +67,8 @@ struct CompiledGraph {
   ir::ValueId counterpart(const CompiledGraph& other, ir::ValueId value) const;
   // The type of a value in a run over so many rows.
   ir::Type type(ir::ValueId value, std::int64_t rows) const;
+  // Whether a step changes anything: parameters, or running statistics.
+  bool changes_parameters() const;
   // Adds an entry for each constant.
   void list_constants(MemoryPlan& plan) const;
   // Adds an entry for each parameter, constant, bound array, value and workspace.

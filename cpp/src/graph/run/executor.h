@@ -90,6 +90,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   MemoryPlan memory_plan() const;
   std::string description() const;
   bool computes_gradient(const Tensor& tensor) const;
+  // Whether a step of the graph, as it was compiled last, changes anything.
+  bool changes_parameters() const;
   // Whether programs made now would mean the same: nothing was added since, or frozen or thawed.
   bool is_current(std::uint64_t changes) const;
 

@@ -311,6 +311,12 @@ bool Executor::computes_gradient(const Tensor& tensor) const {
   return usual != nullptr && usual->gradients.contains(&tensor);
 }
 
+bool Executor::changes_parameters() const {
+  const std::lock_guard lock(mutex_);
+  const CompiledGraph* usual = default_program();
+  return usual != nullptr && usual->changes_parameters();
+}
+
 std::string Executor::description() const {
   const std::lock_guard lock(mutex_);
   const CompiledGraph* usual = default_program();
