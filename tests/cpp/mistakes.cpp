@@ -142,6 +142,11 @@ const std::map<std::string, void (*)()>& mistakes() {
          nn::model({"tanh"}, {.input = {8}, .loss = "mse"})
              ->fit({.inputs = x(), .loss_labels = rows_of("y", kRows, {8})});
        }},
+      {"nn.dense(4, weights_init=float('nan'))",
+       [] { nn::dense(4, {.weights_init = std::numeric_limits<double>::quiet_NaN()}); }},
+      {"nn.Input(8) + float('nan')",
+       [] { nn::input({8}) + std::numeric_limits<double>::quiet_NaN(); }},
+      {"nn.clip(nn.Input(8), 1, -1)", [] { nn::clip(nn::input({8}), 1.0, -1.0); }},
       {"nn.dense(0)", [] { nn::dense(0); }},
       {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
       {"nn.dropout(50)", [] { nn::dropout(50); }},

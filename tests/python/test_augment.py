@@ -108,7 +108,56 @@ def test_arrays_may_have_names_and_weights() -> None:
      "expected transforms by the names of inputs but got a list of them"),
     (lambda: augment.Batches({"x": IMAGES}, LABELS, batch_size=4, transforms={"y": []}),
      "expected transforms of x but got y"),
-], ids=range(12))  # fmt: skip
+    (lambda: augment.noise(np.inf), "[augment.noise] expected a finite deviation but got inf"),
+    (lambda: augment.Batches({}, LABELS, batch_size=4), "expected inputs with an array but got no"),
+    (lambda: augment.flip(axis=2)(IMAGES[:, 0, 0], rng()),
+     "[augment.flip] expected samples with an axis 2, behind the batch but got (50, 5)"),
+    (lambda: augment.flip(axis=-2)(IMAGES[:, 0, 0], rng()), "samples with an axis -2, behind the"),
+    (lambda: list(batches(transforms=[lambda x, _: None])),
+     "[augment.Batches] expected an array of 16 samples from <lambda> but got 'NoneType'"),
+    (lambda: list(batches(transforms=[lambda x, _: x[1:]])),
+     "expected an array of 16 samples from <lambda> but got an array (15, 3, 6, 5)"),
+], ids=range(18))  # fmt: skip
 def test_mistakes_are_told(call: Any, text: str) -> None:
     with pytest.raises(ValueError, match=re.escape(text)):
         call()
+
+
+@pytest.mark.parametrize(("call", "text"), [
+    (lambda: augment.flip(True), "[augment.flip] expected probability: float but got 'bool'"),
+    (lambda: augment.flip(0.5, 1.5), "[augment.flip] expected axis: int but got 'float'"),
+    (lambda: augment.flip("a"), "[augment.flip] expected probability: float but got 'str'"),
+    (lambda: augment.flip(np.array([0.5])), "expected probability: float but got 'ndarray'"),
+    (lambda: augment.shift(1.5), "[augment.shift] expected most: int but got 'float'"),
+    (lambda: augment.shift(True), "[augment.shift] expected most: int but got 'bool'"),
+    (lambda: augment.scale(None), "[augment.scale] expected factor: float but got 'NoneType'"),
+    (lambda: augment.scale(1, "a"), "[augment.scale] expected offset: float but got 'str'"),
+    (lambda: augment.noise("a"), "[augment.noise] expected deviation: float but got 'str'"),
+    (lambda: batches(batch_size=1.5), "[augment.Batches] expected batch_size: int but got 'float'"),
+    (lambda: batches(batch_size=True), "expected batch_size: int but got 'bool'"),
+    (lambda: batches(seed=1.5), "expected seed: int but got 'float'"),
+    (lambda: batches(shuffle=3), "expected shuffle: bool but got 'int'"),
+    (lambda: batches(transforms=[3]),
+     "expected transforms[0]: a function of an array and a Generator but got 'int'"),
+    (lambda: batches(transforms=[augment.scale(), augment.flip]),
+     "expected transforms[1]: a function of an array and a Generator but got the function flip; "
+     "did you mean flip()?"),
+    (lambda: batches(transforms=augment.flip()), "expected transforms: a list of functions but"),
+    (lambda: batches(transforms="flip"), "expected transforms: a list of functions but got 'str'"),
+    (lambda: augment.Batches({"x": IMAGES}, LABELS, batch_size=4, transforms={"x": [3]}),
+     "expected transforms['x'][0]: a function of an array and a Generator but got 'int'"),
+    (lambda: augment.Batches(3, LABELS, batch_size=4),
+     "expected inputs: an array with samples on axis 0 but got 'int'"),
+    (lambda: augment.Batches(IMAGES, {"y": 3}, batch_size=4), "expected labels['y']: an array"),
+    (lambda: batches(label_weights=3.0), "expected label_weights: an array with samples on"),
+], ids=range(21))  # fmt: skip
+def test_arguments_of_other_types_are_told(call: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        call()
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    augment.flip(np.float32(0.5), axis=np.int64(-1))
+    augment.shift(np.int32(2))
+    augment.noise(np.float64(0.5))
+    assert len(batches(batch_size=np.int64(25), shuffle=np.bool_(False))) == 2

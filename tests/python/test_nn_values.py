@@ -387,6 +387,41 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         lambda: initial(lambda shape: np.ones(3)), tg.ShapeError,
         r"expected float32 values \(64, 96\) but got float32 \(3,\) in block dense\(64\)",
     ),
+    "an initial value that is not finite": (
+        lambda: initial(lambda shape: np.full(shape, np.nan)), tg.InvalidArgument,
+        r"\[initializer\] expected finite values of float32 but got nan as element 0 in block",
+    ),
+    "an infinite initial value": (
+        lambda: initial(lambda shape: np.full(shape, np.inf)), tg.InvalidArgument,
+        "expected finite values of float32 but got inf as element 0 in block dense",
+    ),
+    "complex initial values": (
+        lambda: initial(lambda shape: np.full(shape, 1j)), tg.DataTypeError,
+        r"\[dense\] expected float32 for what the function gives as 'weights_init' but got comp",
+    ),
+    "texts as initial values": (
+        lambda: initial(lambda shape: [["a"]]), tg.DataTypeError,
+        r"\[dense\] expected numbers for what the function gives as 'weights_init'",
+    ),
+    "an initial number beyond float32": (
+        lambda: nn.conv2d(2, 3, bias_init=1e39), tg.InvalidArgument,
+        r"\[initializer\] expected a finite number of float32 but got 1e\+39",
+    ),
+    "a number that is none": (
+        lambda: nn.loss("mse", X, float("nan")), tg.InvalidArgument,
+        r"\[Value\] expected a number but got nan, which all results would be",
+    ),
+    "a bound that is none": (
+        lambda: nn.clip(X, np.nan, 1), tg.InvalidArgument, r"\[Value\] expected a number but got nan",
+    ),
+    "a number beyond float32": (
+        lambda: nn.model(inputs=X, outputs=X * 1e300, loss="mse"), tg.InvalidArgument,
+        r"\[model\] expected numbers within float32 but got 1e\+300; float64 inputs make",
+    ),
+    "bounds the wrong way round": (
+        lambda: nn.clip(X, 1, -0.5), tg.InvalidArgument,
+        r"\[clip\] expected least of at most the most but got 1 and -0\.5",
+    ),
     "an initial bias of none": (
         lambda: nn.conv1d(2, 3, bias=False, bias_init=1), tg.InvalidArgument,
         r"\[conv1d\(2, 3\)\] expected no bias_init without a bias",
@@ -450,3 +485,15 @@ def test_texts() -> None:
     assert repr(nn.dense(3)(X)) == "<Value dense(3)>"
     assert repr(nn.Input(3, name="in")) == "<Value in>"
     assert repr(X + 1) == "<Value add>"
+
+
+def test_infinity_is_a_number_as_of_a_mask() -> None:
+    masked = nn.activation("softmax")(nn.where(X > 0, X, -math.inf))
+    model = nn.model(inputs=X, outputs=masked, loss=nn.clip(masked, 0.5, 0.5), batch_size=1)
+    np.testing.assert_allclose(model.predict(np.array([[1, -1, 1]], np.float32)), [[0.5, 0, 0.5]])
+
+
+def test_float64_has_larger_numbers() -> None:
+    x = nn.Input(3, data_type="float64")
+    model = nn.model(inputs=x, outputs=x * 1e300, loss=nn.mean(x), batch_size=1)
+    assert model.predict(np.ones((1, 3))).tolist() == [[1e300] * 3]

@@ -67,7 +67,7 @@ void draw(const std::vector<const Expression*>& order, Drawing& drawing, Drawn& 
     if (lost_it || std::ranges::none_of(sources, has_batch)) drawing.without_batch.insert(made);
     return drawn.emplace(one, made).first->second;
   };
-  const auto is_number = [](const Expression* one) { return one->sources.empty() && !one->input; };
+  const auto is_number = [](const Expression* one) { return one->number.has_value(); };
   // A number is made when it is read: it has the type of what is computed with it.
   for (const Expression* one : order) {
     if (is_number(one)) continue;

@@ -40,7 +40,8 @@ struct Expression {
   mutable std::vector<ExpressionPtr> sources;  // given away when its last holder goes
   Make make;
   Block::Kind kind;
-  std::optional<Input> input;
+  std::optional<Input> input = {};
+  std::optional<double> number = {};
 };
 
 // These and what they read, each after its sources.

@@ -111,10 +111,25 @@ constexpr NamedFill kFills[] = {
     {"orthogonal", orthogonal},
 };
 
+void expect_finite(const float* values, std::size_t count) {
+  const auto is_finite = [](float value) { return std::isfinite(value); };
+  const float* const found = std::find_if_not(values, values + count, is_finite);
+  if (found == values + count) return;
+  throw InvalidArgument("[initializer] expected finite values of float32 but got " +
+                        number_text(static_cast<double>(*found)) + " as element " +
+                        std::to_string(found - values));
+}
+
 }  // namespace
 
 Initializer::Initializer(const std::string& name)
     : how_(std::string(row_named(kFills, "initializer", "one", name).name)) {}
+
+Initializer::Initializer(double number) : how_(number) {
+  if (std::isfinite(static_cast<float>(number))) return;
+  throw InvalidArgument("[initializer] expected a finite number of float32 but got " +
+                        number_text(number));
+}
 
 TensorPtr Initializer::make(const Shape& shape, double fan_in, double fan_out) const {
   if (const auto* number = std::get_if<double>(&how_)) {
@@ -127,6 +142,7 @@ TensorPtr Initializer::make(const Shape& shape, double fan_in, double fan_out) c
       throw ShapeError("[initializer] expected float32 values " + to_string(shape) + " but got " +
                        name(given.data_type) + " " + to_string(given.shape));
     }
+    expect_finite(static_cast<const float*>(given.bytes), count);
     return Tensor::create(
         TensorDescriptor(shape),
         TensorData::copy_of(given.bytes, count * sizeof(float), DataType::kFloat32, shape));

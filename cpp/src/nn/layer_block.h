@@ -16,6 +16,13 @@
 
 namespace traingraph::nn {
 
+inline std::string number_text(double number) {
+  std::ostringstream stream;
+  stream.imbue(std::locale::classic());
+  stream << number;
+  return stream.str();
+}
+
 // The call as it was written: "conv2d(3, 16, 3x3)".
 template <class... Parts>
 std::string call_text(const std::string& name, const Parts&... parts) {

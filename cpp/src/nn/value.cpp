@@ -1,5 +1,7 @@
 // Values and the functions of values, each a layer once it is drawn.
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include <traingraph/arithmetic.h>
 #include <traingraph/comparison.h>
@@ -49,12 +51,23 @@ Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) 
 
 }  // namespace
 
-Value::Value(double number)
-    : Value(std::make_shared<const Expression>(
-          call_text("number", number), std::vector<ExpressionPtr>{},
-          [number](Drawing& drawing, const Sources&, bool) {
-            return Tensor::filled(TensorDescriptor({1}, drawing.data_type), number);
-          })) {}
+Value::Value(double number) {
+  if (std::isnan(number)) {
+    throw InvalidArgument("[Value] expected a number but got nan, which all results would be");
+  }
+  auto expression = std::make_shared<Expression>(
+      call_text("number", number), std::vector<ExpressionPtr>{},
+      [number](Drawing& drawing, const Sources&, bool) {
+        const bool overflows = std::isinf(static_cast<float>(number)) && std::isfinite(number);
+        if (overflows && drawing.data_type != DataType::kFloat64) {
+          throw InvalidArgument("[model] expected numbers within float32 but got " +
+                                number_text(number) + "; float64 inputs make a network of float64");
+        }
+        return Tensor::filled(TensorDescriptor({1}, drawing.data_type), number);
+      });
+  expression->number = number;
+  expression_ = std::move(expression);
+}
 
 const std::string& Value::text() const { return expression_->text; }
 
@@ -102,6 +115,11 @@ Value maximum(const Value& a, const Value& b) {
   return elements<Arithmetic>("maximum", {a, b}, Operation::kMax);
 }
 Value clip(const Value& x, const Value& least, const Value& most) {
+  const std::optional<double> bounds[] = {least.expression()->number, most.expression()->number};
+  if (bounds[0] && bounds[1] && *bounds[0] > *bounds[1]) {
+    throw InvalidArgument("[clip] expected least of at most the most but got " +
+                          number_text(*bounds[0]) + " and " + number_text(*bounds[1]));
+  }
   return minimum(maximum(x, least), most);
 }
 Value abs(const Value& x) { return activation("absolute")(x); }
@@ -174,7 +192,7 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
   const bool of_classes =
       d.type == LossType::kSoftmaxCrossEntropy || d.type == LossType::kCategoricalCrossEntropy;
   const Expression& given_labels = *labels.expression();
-  if (of_classes && given_labels.sources.empty() && !given_labels.input) {
+  if (of_classes && given_labels.number) {
     throw InvalidArgument("[loss] expected labels of '" + name +
                           "': an input of classes (int32) or of their probabilities, but got " +
                           labels.text() + ", which would be the probability of every class");

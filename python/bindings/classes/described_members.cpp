@@ -82,9 +82,11 @@ py::handle get_property(py::detail::function_call& call) {
 std::any load_property(const py::detail::function_call& call, const Property& property) {
   const std::string expected = taken_annotation(property.type);
   const Where where{class_of(call.args[0]), property.name, expected};
-  // A whole number for a truth value: setters have always taken one, arguments have not.
+  // 0 or 1 for a truth value, as Apple's BOOL has them: setters take them, arguments do not.
   if (*property.type.type == typeid(bool) && PyLong_Check(call.args[1].ptr())) {
-    return PyObject_IsTrue(call.args[1].ptr()) == 1;
+    int overflow = 0;
+    const long number = PyLong_AsLongAndOverflow(call.args[1].ptr(), &overflow);
+    if (overflow == 0 && (number == 0 || number == 1)) return number == 1;
   }
   if (!is_plain(property.type)) return load_value(property.type, call.args[1], where);
   try {

@@ -6,6 +6,7 @@
 #include "convert/convert.h"
 #include "convert/enums.h"
 #include "convert/release.h"
+#include "mlcompute/nn_initializers.h"
 #include "mlcompute/nn_values.h"
 
 namespace traingraph::python {
@@ -72,28 +73,6 @@ Shape shape_of(const Arguments& given, const char* name) {
   if (value.is_none()) return {};
   if (PyIndex_Check(value.ptr())) return {to_integer(value, given.where(name))};
   return given.get<Shape>(name);
-}
-
-constexpr const char* kInitializer = "str | float | Callable[[tuple[int, ...]], ArrayLike] | None";
-
-nn::Initializer initializer_of(const Arguments& given, const char* name) {
-  const py::object value = given[name];
-  if (value.is_none()) return {};
-  if (PyUnicode_Check(value.ptr())) return to_text(value, given.where(name));
-  if (PyFloat_Check(value.ptr()) || PyIndex_Check(value.ptr())) {
-    return to_number(value, given.where(name));
-  }
-  if (PyCallable_Check(value.ptr()) == 0) refuse(given.where(name), value);
-  return nn::Initializer::Function([shared = share(value),
-                                    where = given.where(name)](const Shape& shape) {
-    const HeldGil held;
-    const py::object values = shared_object(shared)(py::tuple(py::cast(shape)));
-    const py::object array = py::module_::import("numpy").attr("asarray")(
-        values, py::arg("dtype") = "float32", py::arg("order") = "C");
-    const auto buffer = py::reinterpret_borrow<py::buffer>(array).request();
-    return TensorData::copy_of(buffer.ptr, static_cast<std::size_t>(buffer.size) * sizeof(float),
-                               DataType::kFloat32, Shape(buffer.shape.begin(), buffer.shape.end()));
-  });
 }
 
 std::string activation_of(const Arguments& given) {

@@ -13,7 +13,8 @@ namespace traingraph::nn {
 // Keras' names: "zeros", "ones", "glorot_uniform", "glorot_normal", "he_uniform", "he_normal",
 // "lecun_uniform", "lecun_normal" (normal ones without what lies beyond two deviations),
 // "random_uniform" within ±0.05, "random_normal" and "truncated_normal" of deviation 0.05,
-// "orthogonal". Or a number for each, or a function of the shape that gives float32 values.
+// "orthogonal". Or a number for each, or a function of the shape that gives float32 values. All are
+// finite, or it raises InvalidArgument.
 class TRAINGRAPH_API Initializer {
  public:
   using Function = std::function<TensorData(const Shape& shape)>;
@@ -23,7 +24,8 @@ class TRAINGRAPH_API Initializer {
   // Raises InvalidArgument that lists the names.
   Initializer(const std::string& name);
   Initializer(const char* name) : Initializer(std::string(name)) {}
-  Initializer(double number) : how_(number) {}
+  // Raises InvalidArgument unless float32 has it.
+  Initializer(double number);
   Initializer(Function function) : how_(std::move(function)) {}
 
   bool is_given() const { return !std::holds_alternative<std::monostate>(how_); }

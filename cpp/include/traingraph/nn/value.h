@@ -23,6 +23,7 @@ using ExpressionPtr = std::shared_ptr<const Expression>;
 // number. Axis 0 is the batch.
 class TRAINGRAPH_API Value {
  public:
+  // Raises InvalidArgument of NaN. Infinity is a number, as of a mask.
   Value(double number);
   explicit Value(ExpressionPtr expression) : expression_(std::move(expression)) {}
   const ExpressionPtr& expression() const { return expression_; }
@@ -50,6 +51,7 @@ TRAINGRAPH_API Value operator-(const Value& a);
 TRAINGRAPH_API Value pow(const Value& a, const Value& b);
 TRAINGRAPH_API Value minimum(const Value& a, const Value& b);
 TRAINGRAPH_API Value maximum(const Value& a, const Value& b);
+// Raises InvalidArgument of two numbers of which the least is larger.
 TRAINGRAPH_API Value clip(const Value& x, const Value& least, const Value& most);
 TRAINGRAPH_API Value abs(const Value& x);
 TRAINGRAPH_API Value square(const Value& x);
