@@ -147,6 +147,21 @@ const std::map<std::string, void (*)()>& mistakes() {
       {"nn.Input(8) + float('nan')",
        [] { nn::input({8}) + std::numeric_limits<double>::quiet_NaN(); }},
       {"nn.clip(nn.Input(8), 1, -1)", [] { nn::clip(nn::input({8}), 1.0, -1.0); }},
+      {"nn.model(inputs=[(a := nn.Input(8)), a], outputs=nn.dense(3)(a))",
+       [] {
+         const nn::Value a = nn::input({8});
+         nn::model({.inputs = {a, a}, .outputs = {nn::dense(3)(a)}});
+       }},
+      {"nn.model(inputs=[(a := nn.Input(8)), nn.Input(2, name='b')], outputs=nn.dense(3)(a))",
+       [] {
+         const nn::Value a = nn::input({8}), b = nn::input({2}, {.name = "b"});
+         nn::model({.inputs = {a, b}, .outputs = {nn::dense(3)(a)}});
+       }},
+      {"nn.model(inputs=(a := nn.Input(8, name='y')), outputs=nn.dense(3)(a))",
+       [] {
+         const nn::Value a = nn::input({8}, {.name = "y"});
+         nn::model({.inputs = {a}, .outputs = {nn::dense(3)(a)}});
+       }},
       {"nn.dense(0)", [] { nn::dense(0); }},
       {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
       {"nn.dropout(50)", [] { nn::dropout(50); }},

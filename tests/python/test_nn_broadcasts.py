@@ -22,7 +22,7 @@ def joined(join: Join, a: tuple[int, ...], b: tuple[int, ...], rows: int) -> Arr
     """What the model predicts from two arrays of samples of these shapes."""
     x, y = nn.Input(a, name="a"), nn.Input(b, name="b")
     result = join(x, y)
-    loss = result + nn.mean(nn.dense(1)(nn.flatten()(x)))
+    loss = result + nn.mean(nn.dense(1)(nn.flatten()(x))) + nn.mean(y)
     model = nn.model(inputs=[x, y], outputs=result, loss=loss, batch_size=rows)
     return model.predict({"a": numbers(rows, *a), "b": numbers(rows, *b, seed=1)})
 

