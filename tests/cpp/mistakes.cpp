@@ -162,6 +162,16 @@ const std::map<std::string, void (*)()>& mistakes() {
          const nn::Value a = nn::input({8}, {.name = "y"});
          nn::model({.inputs = {a}, .outputs = {nn::dense(3)(a)}});
        }},
+      {"nn.model([nn.dense(3)], input=8, weights=True).fit(x, y)",
+       [] {
+         nn::model({nn::dense(3)}, {.input = {8}, .weights = true})
+             ->fit({.inputs = x(), .loss_labels = classes(kRows, 0)});
+       }},
+      {"nn.model([nn.dense(3)], input=8, weights=True).evaluate(x, y)",
+       [] {
+         nn::model({nn::dense(3)}, {.input = {8}, .weights = true})
+             ->evaluate({.inputs = x(), .loss_labels = classes(kRows, 0)});
+       }},
       {"nn.dense(0)", [] { nn::dense(0); }},
       {"nn.conv2d(16, 3, stride=0)", [] { nn::conv2d(16, 3, {.stride = 0}); }},
       {"nn.dropout(50)", [] { nn::dropout(50); }},

@@ -274,7 +274,11 @@ def test_weights_of_blocks_with_activations() -> None:
     ("block", "shape", "text"),
     [
         (nn.dense(5, 3), (2, 4), r"\[dense\(5, 3\)\] expected a source .*5\) but got \(2, 4\)"),
-        (nn.dense(3), (2, 4, 3, 3), r"\[dense\(3\)\] .* flatten\(\), but got \(2, 4, 3, 3\)"),
+        (
+            nn.dense(3),
+            (2, 4, 3, 3),
+            r"\[dense\(3\)\] .* got \(2, 4, 3, 3\); put flatten\(\) before it",
+        ),
         (nn.dense(3), (4,), r"\[dense\(3\)\] .* but got \(4"),
         (nn.conv2d(5, 3, 3), (2, 4, 3, 3), r"\[conv2d\(5, 3, 3\)\] .*\(N, 5, H, W\) but got \(2"),
         (nn.conv2d(3, 3), (2, 4), r"\[conv2d\(3, 3\)\] .*\(N, C, H, W\) but got \(2, 4\)"),
@@ -356,7 +360,7 @@ def test_values(call: Any, text: str) -> None:
         (lambda: nn.sequential([nn.flatten]), r"but got the function flatten; did you mean flat"),
         (lambda: nn.sequential([tg.MLCActivationLayer.relu]), r"did you mean relu\(\)\?"),
         (lambda: nn.sequential([tg.MLCReshapeLayer]), "but got the class MLCReshapeLayer"),
-        (lambda: nn.dense(3)(1, 2), r"expected graph: MLCGraph \| Value but got 'int'"),
+        (lambda: nn.dense(3)(1, 2), r"a graph and a tensor, but got 'int' and 'int'; arrays are"),
         (lambda: nn.model([nn.dense(3)]), r"\[model\] no form takes .* write model\(layers"),
         (lambda: nn.model([nn.dense(3)], input=3, loss=1), "expected loss: MLCLossLayer"),
         (lambda: nn.model([lambda graph, x: 1], input=3), "its result: MLCTensor but got 'int'"),
@@ -408,9 +412,10 @@ def labels_of(model: tg.MLCTrainingGraph, samples: np.ndarray) -> tuple[list[int
     """The shape of the labels, and whether they are whole numbers: as refusals say."""
     with pytest.raises(tg.ShapeError, match="loss labels 'y'") as refusal:
         model.fit(samples, np.zeros((len(samples), 7, 7, 7), np.int32))
-    found = re.search(r"the shape of \((.*?),?\)", str(refusal.value))
+    found = re.search(r"expected samples, \(N,(.*?)\), but", str(refusal.value))
     assert found is not None
-    shape = [int(extent) for extent in found[1].split(",")]
+    rest = [int(extent) for extent in found[1].split(",") if extent]
+    shape = [input_of(model).shape[0], *rest]
     try:
         model.evaluate(samples, np.full((len(samples), *shape[1:]), 0.5, np.float32))
     except tg.DataTypeError:

@@ -452,7 +452,7 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
     "a truth value": (lambda: bool(X < 1), TypeError, r"nn\.where\(\) chooses"),
     "another operand": (lambda: X + "a", TypeError, "unsupported operand"),  # type: ignore[operator]
     "a number to a block": (
-        lambda: nn.dense(2)(3), TypeError, r"expected graph: MLCGraph \| Value but got 'int'",
+        lambda: nn.dense(2)(3), TypeError, r"\[dense\(2\)\] expected a Value, .* 'int'",
     ),
     "another function's argument": (
         lambda: nn.exp("a"), TypeError, r"\[exp\] expected x: Value \| float but got 'str'",

@@ -373,7 +373,7 @@ MISTAKES = [
     ({"validation": X},
      "validation: (inputs, labels) or (inputs, labels, label_weights) but got 'numpy.ndarray'"),
     ({"validation": (X,)}, "(inputs, labels, label_weights) but got 1 items"),
-    ({"validation": (X[:, :3], Y)}, "the shape of (16, 5) but got (90, 3) in the validation"),
+    ({"validation": (X[:, :3], Y)}, "samples, (N, 5), but got (90, 3) in the validation"),
     ({"metrics": ["auc"]}, "[fit] expected validation, which metrics are of, but got none"),
     ({"metrics": ["acc"], "validation": KEPT}, f"expected a metric of {NUMBERS} but got 'acc'"),
     ({"metrics": ["top_0"], "validation": KEPT}, "but got 'top_0'"),

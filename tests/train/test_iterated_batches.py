@@ -122,7 +122,7 @@ def test_a_batch_that_does_not_fit_is_named() -> None:
         yield X[:16], Y[:16]
         yield X[:16, :3], Y[:16]
 
-    text = "and, behind axis 0, the shape of (16, 5) but got (16, 3) in batch 2 of epoch 1"
+    text = "expected samples, (N, 5), but got (16, 3) in batch 2 of epoch 1"
     with pytest.raises(ValueError, match=re.escape(text)):
         model().fit(batches=bad())
     with pytest.raises(ValueError, match="as in the arrays before but got 9 in batch 1 of epoch"):

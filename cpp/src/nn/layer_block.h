@@ -53,9 +53,9 @@ TensorPtr in_type(DataType type, const TensorPtr& made);
 
 // [dense(64, 128)] expected a source (…, 64) but got (32, 100)
 [[noreturn]] inline void refuse_source(const std::string& text, const std::string& expected,
-                                       const TensorPtr& x) {
+                                       const TensorPtr& x, const std::string& advice = "") {
   throw ShapeError("[" + text + "] expected a source " + expected + " but got " +
-                   to_string(x->descriptor().shape));
+                   to_string(x->descriptor().shape) + advice);
 }
 
 // [dense(0)] expected 1 or more outputs but got 0

@@ -64,7 +64,8 @@ Block dense_block(const std::string& text, std::optional<std::int64_t> inputs, s
     const Shape& shape = x->descriptor().shape;
     const bool is_image = shape.size() == 4;
     if (shape.size() < 2 || (is_image && (shape[2] != 1 || shape[3] != 1))) {
-      refuse_source(text, "(N, C), (N, T, C) or (N, C, 1, 1), as after flatten(),", x);
+      refuse_source(text, "(N, C), (N, T, C) or (N, C, 1, 1)", x,
+                    shape.size() > 2 ? "; put flatten() before it" : "");
     }
     ConvolutionDescriptor d;
     d.input_feature_channel_count = is_image ? shape[1] : shape.back();

@@ -86,7 +86,7 @@ void Signature::refuse_function(const py::args& positional, const py::kwargs& ke
   std::string lines;
   for (const CallForm& form : forms_) lines += (lines.empty() ? "" : " or ") + line(form);
   std::string names = std::to_string(positional.size()) + " by position";
-  std::string meant;
+  std::string meant, later;
   const std::vector<Parameter> all = merged();
   for (const auto& item : items_of(keywords)) {
     const std::string word = keyword_text(item.first);
@@ -101,6 +101,11 @@ void Signature::refuse_function(const py::args& positional, const py::kwargs& ke
       if (is_longer && resembles(word, parameter.name)) best = parameter.name;
     }
     if (!best.empty()) append_item(meant, best);
+    const std::string method = taken_later(subject(), word);
+    if (!method.empty()) later += "; " + word + " is for " + method + "() of the result";
+  }
+  if (!later.empty()) {
+    throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + later);
   }
   if (!meant.empty()) meant = "; did you mean " + meant + "?";
   throw py::type_error("[" + subject() + "] no form takes (" + names + ")" +

@@ -103,6 +103,19 @@ bool resembles(const std::string& word, const std::string& name) {
   return nearest_name(word, {name}).has_value();
 }
 
+std::string taken_later(const std::string& function, const std::string& word) {
+  if (function != "model") return {};
+  constexpr std::pair<const char*, const char*> kWords[] = {
+      {"precision", "compile"}, {"memory_limit", "compile"}, {"options", "compile"},
+      {"metrics", "fit"},       {"epochs", "fit"},           {"callbacks", "fit"},
+      {"validation", "fit"},    {"shuffle", "fit"},          {"schedule", "fit"},
+      {"label_weights", "fit"}, {"sample_weight", "fit"},
+  };
+  const auto* const found =
+      std::ranges::find(kWords, word, &std::pair<const char*, const char*>::first);
+  return found == std::end(kWords) ? "" : found->second;
+}
+
 bool may_take(const std::string& annotation, py::handle value) {
   const auto says = [&](const char* word) { return annotation.find(word) != std::string::npos; };
   if (PyBool_Check(value.ptr())) return says("bool");

@@ -10,6 +10,8 @@ namespace traingraph::python {
 // Whether `word` may be meant for this name: its beginning, its initials, a slip of the keys, or
 // the word that Keras or PyTorch have for it.
 bool resembles(const std::string& word, const std::string& name);
+// The method of its result that has an argument which this function does not have; empty: none.
+std::string taken_later(const std::string& function, const std::string& word);
 // Whether an annotation may stand for this value.
 bool may_take(const std::string& annotation, pybind11::handle value);
 

@@ -294,6 +294,26 @@ TensorPtr called(const Block& block, const Arguments& given) {
   return block(graph, x);
 }
 
+// What a block was called with in place of a value, or of a graph and a tensor.
+[[noreturn]] void refuse_source(const Block& block, const py::object& first,
+                                const py::object& second) {
+  const auto named = [](const py::object& value) {
+    return py::isinstance<nn::Value>(value) ? "a Value" : "'" + type_name(value) + "'";
+  };
+  std::string text = "[" + block.text() + "] expected a Value, or a graph and a tensor, but got " +
+                     named(first) + (second.is_none() ? "" : " and " + named(second));
+  if (py::isinstance<nn::Value>(first)) {
+    text += "; a block reads one, which an attention takes for query, key and value";
+  } else if (py::isinstance<Tensor>(first)) {
+    text += "; the graph comes before the tensor";
+  } else if (py::isinstance<Graph>(first)) {
+    text += "; the tensor comes behind the graph";
+  } else {
+    text += "; arrays are for predict and fit of nn.model([…])";
+  }
+  throw py::type_error(text);
+}
+
 py::object make_sequential(const Arguments& given) {
   const Block block = nn::sequential(blocks_of(given));
   if (given.form() == 0) return py::cast(block);
@@ -363,10 +383,14 @@ void bind_nn(py::module_& module) {
       "* graph: The graph that the layer is added to, or a value.\n"
       "* x: The tensor that it reads there.",
       [](const Block& self, const Arguments& given) -> py::object {
-        const py::object first = given["graph"];
-        const bool over_value = py::isinstance<nn::Value>(first) && given["x"].is_none();
-        return over_value ? py::cast(self(py::cast<nn::Value>(first)))
-                          : py::cast(called(self, given));
+        const py::object first = given["graph"], second = given["x"];
+        if (py::isinstance<nn::Value>(first) && second.is_none()) {
+          return py::cast(self(py::cast<nn::Value>(first)));
+        }
+        if (!py::isinstance<Graph>(first) || !py::isinstance<Tensor>(second)) {
+          refuse_source(self, first, second);
+        }
+        return py::cast(called(self, given));
       },
       Signature::Kind::kPairMethod);
   bind_weighted(module);

@@ -74,23 +74,23 @@ Samples samples_of(const GraphState& state, const SampleData& data, bool scores,
 }
 
 void check_all_move(const GraphState& state, const SampleData& data, const std::string& how) {
-  const auto refuse = [&how](const std::string& what) {
-    throw InvalidArgument("[fit] expected samples of '" + what +
-                          "' too, whose rows stay in their places while the others are " + how);
+  const auto refuse = [&how](const std::string& what, const char* kind) {
+    throw InvalidArgument("[fit] expected samples of '" + what + "' too" + kind +
+                          ", whose rows stay in their places while the others are " + how);
   };
-  const auto check = [&refuse](const NamedTensors& declared, const NamedData& given) {
+  const auto check = [&](const NamedTensors& declared, const NamedData& given, const char* kind) {
     for (const auto& [name, tensor] : declared) {
       const auto is_it = [&what = name](const auto& data) { return data.first == what; };
       if (tensor->descriptor().shape[0] == 1 || std::ranges::any_of(given, is_it)) continue;
-      refuse(name);
+      refuse(name, kind);
     }
   };
   const std::shared_ptr<const GraphState> now = state.snapshot();
-  check(now->inputs, data.inputs);
-  check(now->loss_labels, data.loss_labels);
-  check(now->loss_label_weights, data.loss_label_weights);
+  check(now->inputs, data.inputs, "");
+  check(now->loss_labels, data.loss_labels, "");
+  check(now->loss_label_weights, data.loss_label_weights, ", label weights");
   const NamedTensors beside = rows_beside_samples(*now);
-  if (!beside.empty()) refuse(beside.front().first);
+  if (!beside.empty()) refuse(beside.front().first, "");
 }
 
 void check_all_are_sorted(const GraphState& state, const SampleData& data, const Samples& samples,

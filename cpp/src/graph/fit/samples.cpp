@@ -45,8 +45,10 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
     Shape expected = d.shape;
     expected[0] = rows;
     if (rows == 0 || !fits(array.shape, expected)) {
-      throw ShapeError(subject + "expected at least one sample and, behind axis 0, the shape of " +
-                       to_string(d.shape) + " but got " + to_string(array.shape));
+      std::string sample = to_string(expected);
+      sample.replace(1, std::to_string(rows).size(), "N");
+      throw ShapeError(subject + "expected " + (rows == 0 ? "at least one sample" : "samples") +
+                       ", " + sample + ", but got " + to_string(array.shape));
     }
     if (count_ != 0 && rows != count_) {
       throw ShapeError(subject + "expected " + std::to_string(count_) +

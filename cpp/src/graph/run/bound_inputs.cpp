@@ -37,10 +37,6 @@ const BoundSlot* user_gradient(const CompiledGraph* program, const Tensor& tenso
                         "' is the second name of one");
 }
 
-void add_name(std::string& names, const BoundSlot& slot) {
-  names += (names.empty() ? "'" : ", '") + slot.name + "'";
-}
-
 // Of the job's rows, in `cut` where the program has more.
 const ir::Type& type_of(const Job& job, ir::ValueId value, ir::Type& cut) {
   if (job.rows == job.graph->batch) return job.graph->program->graph.type(value);
@@ -265,6 +261,11 @@ BoundArray BoundInputs::bound(const BoundSlot& slot, const Job& job, const Store
   return array;
 }
 
+void BoundInputs::add_missing(std::string& missing, const BoundSlot& slot) const {
+  missing += (missing.empty() ? "'" : ", '") + slot.name + "'";
+  if (names(graph_.loss_label_weights, slot.tensor.get())) missing += " (label weights)";
+}
+
 void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
                               const CallDetails& details) {
   const CompiledGraph& graph = *job.graph;
@@ -289,7 +290,7 @@ void BoundInputs::bind_inputs(Job& job, const ExecutionArguments& arguments,
     }
     const StoredData* const stored = select(slot, skips, names_data);
     if (stored == nullptr) {
-      add_name(missing, slot);
+      add_missing(missing, slot);
       continue;
     }
     job.bound.push_back(bound(slot, job, *stored));
@@ -343,7 +344,7 @@ void BoundInputs::check_none_is_missing(const CompiledGraph& graph,
     if (slot.value == kNone || slot.is_gradient() || slot.may_be_linked()) continue;
     const bool is_there =
         is_given(slot.tensor) || slot.input->bound.version != 0 || from_tensor(slot) != nullptr;
-    if (!is_there) add_name(missing, slot);
+    if (!is_there) add_missing(missing, slot);
   }
   if (!missing.empty()) refuse_missing(missing, details);
 }

@@ -65,6 +65,8 @@ class BoundInputs {
   void check_takes_data(const TensorPtr* tensor, const std::string& name,
                         const NamedTensors& declared, const char* what,
                         const CallDetails& details) const;
+  // Adds the slot to those of which an error says that they have no data.
+  void add_missing(std::string& missing, const BoundSlot& slot) const;
   // Whether this call or a binding has given it data, since a linked graph has computed it.
   bool is_given_for_link(const BoundSlot& slot) const;
   // What the call reads of a tensor: its own argument, else what was bound, else the tensor's own
