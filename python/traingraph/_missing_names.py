@@ -9,99 +9,8 @@ from traingraph import _core
 # Of the texts of messages; the stub has no private names.
 _nearest_name: Callable[[str, Sequence[str]], str | None] = vars(_core)["_nearest_name"]
 
-# Words of Keras and PyTorch in small letters, and what to write for them, in modules. What is in
-# quotes is passed to nn.model.
-_SOFTMAX = 'nn.model(loss="softmax_cross_entropy")'
-_SIGMOID = 'nn.model(loss="sigmoid_cross_entropy")'
-_SQUARED = 'nn.model(loss="mse")'
-_ABSOLUTE = 'nn.model(loss="mae")'
-_OPTIMIZERS = "nn.adam, nn.adamw, nn.sgd, nn.rmsprop"
-_WORDS = {
-    "adaptiveavgpool2d": "average_pool()",
-    "add": "the operator +",
-    "avgpool2d": "average_pool",
-    "averagepooling2d": "average_pool",
-    "batchnorm1d": "batch_norm",
-    "batchnorm2d": "batch_norm",
-    "batchnormalization": "batch_norm",
-    "bceloss": _SIGMOID,
-    "bcewithlogitsloss": _SIGMOID,
-    "bidirectional": "lstm(…, bidirectional=True)",
-    "binary_cross_entropy": _SIGMOID,
-    "binarycrossentropy": _SIGMOID,
-    "callbacks": "EarlyStopping, Checkpoint, CSVLog",
-    "cat": "concatenate",
-    "categoricalcrossentropy": _SOFTMAX,
-    "convtranspose2d": "conv2d_transpose",
-    "conv2dtranspose": "conv2d_transpose",
-    "compile": "the method compile() of a graph",
-    "cross_entropy": _SOFTMAX,
-    "crossentropyloss": _SOFTMAX,
-    "csvlogger": "CSVLog",
-    "cuda": 'the text "cuda" as device',
-    "data": "augment.Batches",
-    "dataloader": "augment.Batches",
-    "datasets": "augment.Batches",
-    "detach": "stop_gradient",
-    "float16": 'the text "float16" as data_type',
-    "float32": 'the text "float32" as data_type',
-    "float64": 'the text "float64" as data_type',
-    "functional": "nn",
-    "globalaveragepooling2d": "average_pool()",
-    "globalmaxpooling2d": "max_pool()",
-    "huberloss": 'nn.model(loss="huber")',
-    "init": 'the text "he_normal" as weights_init',
-    "inputlayer": "Input",
-    "int32": 'the text "int32" as data_type',
-    "int64": 'the text "int64" as data_type',
-    "keras": "nn",
-    "l1loss": _ABSOLUTE,
-    "layernorm": "layer_norm",
-    "layernormalization": "layer_norm",
-    "layers": "nn",
-    "learningratescheduler": "RateSchedule",
-    "linear": "dense",
-    "load": "the method load() of a graph",
-    "losses": "the texts that nn.model takes as loss",
-    "lr_scheduler": "RateSchedule",
-    "mae_loss": _ABSOLUTE,
-    "max": "maximum",
-    "maxpool2d": "max_pool",
-    "maxpooling2d": "max_pool",
-    "mean_absolute_error": _ABSOLUTE,
-    "mean_squared_error": _SQUARED,
-    "min": "minimum",
-    "mse": _SQUARED,
-    "mse_loss": _SQUARED,
-    "mseloss": _SQUARED,
-    "modelcheckpoint": "Checkpoint",
-    "module": "nn.model",
-    "modulelist": "a list of blocks",
-    "multiheadattention": "attention",
-    "multiply": "the operator *",
-    "no_grad": "nn.stop_gradient",
-    "optim": _OPTIMIZERS,
-    "optimizers": _OPTIMIZERS,
-    "pow": "the operator **",
-    "reduce_mean": "mean",
-    "reduce_sum": "sum",
-    "rnn": "gru",
-    "save": "the method save() of a graph",
-    "simplernn": "gru",
-    "smooth_l1_loss": 'nn.model(loss="huber")',
-    "smoothl1loss": 'nn.model(loss="huber")',
-    "sparsecategoricalcrossentropy": _SOFTMAX,
-    "tensor": "MLCTensor",
-    "tensorboard": "traingraph.tensorboard.TensorBoardLog",
-    "utils": "augment.Batches",
-}
-_ACTIVATIONS = {
-    "relu", "leaky_relu", "relu6", "sigmoid", "tanh", "gelu", "silu", "mish", "elu", "selu",
-    "softmax", "log_softmax", "softplus",
-}  # fmt: skip
-_OTHER_ACTIVATIONS = {"leakyrelu": "leaky_relu", "logsoftmax": "log_softmax", "swish": "silu"}
-
-# The same of members. The first one that the class has is meant; the brackets are shown.
+# Words of Keras and PyTorch for members. The first one that the class has is meant; brackets are
+# shown.
 _MEMBERS = {
     "add": ["node()"],
     "axis": ["dimension"],
@@ -117,13 +26,15 @@ _MEMBERS = {
     "get_weights": ["state()"],
     "load_state_dict": ["load_state()"],
     "load_weights": ["load()"],
-    "lr": ["learning_rate"],
+    "lr": ["learning_rate", "optimizer.learning_rate"],
     "mae": ["mean_absolute_error"],
     "mse": ["mean_squared_error"],
     "ndim": ["descriptor.shape"],
     "numpy": ["data"],
-    "param_groups": ["learning_rate"],
+    "modules": ["layers"],
+    "param_groups": ["learning_rate", "optimizer.learning_rate"],
     "parameters": ["named_parameters()"],
+    "requires_grad": ["is_updatable"],
     "save_weights": ["save()"],
     "set_weights": ["load_state()"],
     "shape": ["descriptor.shape"],
@@ -135,9 +46,24 @@ _MEMBERS = {
     "train": ["fit()"],
     "train_on_batch": ["execute()"],
     "train_step": ["execute()"],
+    "trainable": ["is_updatable"],
     "trainable_weights": ["named_parameters()"],
     "variables": ["named_parameters()"],
     "weights": ["named_parameters()"],
+    "zero_grad": ["execute()"],
+}
+# The same of values of nn, which are no arrays.
+_OF_VALUES = {
+    "shape": "predict(…).shape, as values have a shape in a model alone",
+    "size": "predict(…).shape, as values have a shape in a model alone",
+    "ndim": "predict(…).ndim, as values have a shape in a model alone",
+    "dtype": "Input(…, data_type=…), which networks follow",
+    "data_type": "Input(…, data_type=…), which networks follow",
+    "numpy": "predict() of a model",
+    "item": "predict() of a model",
+    "backward": "nn.model(loss=…), which is trained by fit() or execute()",
+    "t": "nn.permute(axes)(value)",
+    "pow": "the operator **",
 }
 
 
@@ -150,7 +76,10 @@ def missing_name(
     """
 
     def refuse(name: str) -> object:
-        meant = None if name.startswith("_") else _meant(module, names, others or {}, name)
+        is_module = name in names  # which is not imported yet
+        meant = f"'import {module}.{name}' before it" if is_module else None
+        if not is_module and not name.startswith("_"):
+            meant = _meant(module, names, others or {}, name)
         asks = f"; did you mean {meant}?" if meant else ""
         if _imports(sys._getframe(1).f_code.co_code, sys._getframe(1).f_lasti):
             raise ImportError(f"cannot import name '{name}' from '{module}'{asks}", name=module)
@@ -169,7 +98,9 @@ def missing_member(owner: object, name: str, error: AttributeError) -> Attribute
     kind = f"'{type(owner).__name__}' object"
     if isinstance(owner, type):
         kind = f"type object '{owner.__name__}'"
-    if isinstance(owner, enum.EnumMeta):
+    if type(owner) is vars(_core)["Value"]:
+        meant = _meant_of_value(name)
+    elif isinstance(owner, enum.EnumMeta):
         meant = _nearest_name(name, list(owner.__members__))
     else:
         meant = _meant_member(dir(owner), name)
@@ -190,6 +121,26 @@ class _Word:
         text = f"'{cls.__name__}' object has no attribute '{self._name}'"
         asks = f"; did you mean {self._meant}?"
         raise AttributeError(text + asks, name=self._name, obj=None)
+
+    def __set__(self, owner: object, value: object) -> None:
+        self.__get__(owner, type(owner))
+
+
+class _MissingModules:
+    """The last finder of modules: "import traingraph.optim" asks for what is meant."""
+
+    def find_spec(self, name: str, path: object, target: object = None) -> None:
+        package, _, word = name.partition(".")
+        if package != "traingraph" or word.startswith("_"):
+            return
+        from traingraph import _words
+
+        if meant := _words.WORDS.get(word.lower()):
+            text = f"No module named '{name}'; did you mean {meant}?"
+            raise ModuleNotFoundError(text, name=name)
+
+
+sys.meta_path.append(_MissingModules())
 
 
 def answer_words(*classes: type) -> None:
@@ -216,6 +167,21 @@ def _is_word(cls: type, name: str) -> bool:
     return name in _MEMBERS and isinstance(next(found, None), _Word)
 
 
+def _meant_of_value(word: str) -> str | None:
+    from traingraph import _words, nn
+
+    if known := _OF_VALUES.get(word.lower()):
+        return known
+    text = _words.OTHER_ACTIVATIONS.get(word, word)
+    if text in _words.ACTIVATIONS and text not in nn.__all__:
+        return f'nn.activation("{text}")(value)'
+    name = word if word in nn.__all__ else _words.WORDS.get(word.lower(), "")
+    if name not in nn.__all__:
+        return name or _nearest_name(word, nn.__all__)
+    makes_block = (getattr(nn, name).__doc__ or "").partition("\n")[0].endswith("-> Block")
+    return f"nn.{name}(…)(value)" if makes_block else f"nn.{name}(value)"
+
+
 def _meant_member(names: Sequence[str], word: str) -> str | None:
     if word.lower() in _MEMBERS:
         return _meant_word(names, word.lower())
@@ -230,12 +196,14 @@ def _meant_word(names: Container[str], word: str) -> str | None:
 def _meant(
     module: str, names: Sequence[str], others: Mapping[str, Sequence[str]], name: str
 ) -> str | None:
+    from traingraph import _words  # not when the package is imported
+
     word = name.lower()
-    is_nn = module.endswith(".nn")
-    if is_nn and (word in _ACTIVATIONS or word in _OTHER_ACTIVATIONS):
-        return f'the text "{_OTHER_ACTIVATIONS.get(word, word)}"'
-    if word in _WORDS:
-        return _WORDS[word]
+    text = _words.OTHER_ACTIVATIONS.get(word, word)
+    if module.endswith(".nn") and text in _words.ACTIVATIONS:
+        return f'the text "{text}"'
+    if word in _words.WORDS:
+        return _words.WORDS[word]
     if nearest := _nearest_name(name, list(names)):
         return nearest
     for other, theirs in others.items():

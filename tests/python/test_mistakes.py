@@ -173,3 +173,35 @@ def labelled(text: str) -> tg.MLCTensor:
     tensor = tg.MLCTensor(shape=[2])
     tensor.label = text
     return tensor
+
+
+def test_words_mean_what_there_is() -> None:
+    """A hint of one name is a name of the module, of the package or of the module it names."""
+    from traingraph import _words
+
+    for word, meant in _words.WORDS.items():
+        assert word == word.lower()
+        if not meant.replace(".", "").replace("_", "").isalnum() or " " in meant:
+            continue
+        owner: Any = {"traingraph": tg, "nn": nn, "augment": tg.augment}
+        first, *rest = meant.removeprefix("traingraph.").split(".")
+        assert first in owner or any(hasattr(one, first) for one in (nn, tg)) or first in (
+            "augment", "tensorboard"), word  # fmt: skip
+        if not rest or first == "tensorboard":
+            continue
+        for name in rest:
+            found = getattr(owner.get(first) or getattr(tg, first), name)
+            assert found is not None
+
+
+def test_other_modules_are_still_missing() -> None:
+    run = (
+        "import importlib.util as u; print(u.find_spec('traingraph.optimm'), u.find_spec('optim'))"
+    )
+    done = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=True)
+    assert done.stdout == "None None\n"
+    asks = subprocess.run(
+        [sys.executable, "-c", "import traingraph as tg; tg.mps"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "did you mean 'import traingraph.mps' before it?" in asks.stderr

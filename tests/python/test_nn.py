@@ -277,7 +277,7 @@ def test_weights_of_blocks_with_activations() -> None:
         (
             nn.dense(3),
             (2, 4, 3, 3),
-            r"\[dense\(3\)\] .* got \(2, 4, 3, 3\); put flatten\(\) before it",
+            r"\[dense\(3\)\] .* 3\); put flatten\(\) before it",
         ),
         (nn.dense(3), (4,), r"\[dense\(3\)\] .* but got \(4"),
         (nn.conv2d(5, 3, 3), (2, 4, 3, 3), r"\[conv2d\(5, 3, 3\)\] .*\(N, 5, H, W\) but got \(2"),

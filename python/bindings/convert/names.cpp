@@ -115,4 +115,15 @@ void renew_data(NamedData& data, py::handle dictionary, const NamedTensors& decl
   data.resize(count);
 }
 
+void refuse_one_array(const NamedTensors& declared, const Where& where, std::string_view role) {
+  if (declared.empty() && role.ends_with("loss label weight")) {
+    throw InvalidArgument("[" + where.subject + "] expected no weights in " + where.name +
+                          ", as none are declared; nn.model(weights=True) declares 'w', and "
+                          "add_inputs any");
+  }
+  const std::string count = declared.empty() ? "none" : std::to_string(declared.size());
+  throw InvalidArgument("[" + where.subject + "] expected a dictionary of declared " + where.name +
+                        ", as " + count + " are declared by add_inputs");
+}
+
 }  // namespace traingraph::python

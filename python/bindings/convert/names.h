@@ -17,4 +17,8 @@ NamedData named_data(pybind11::handle dictionary, const NamedTensors& declared, 
 void renew_data(NamedData& data, pybind11::handle dictionary, const NamedTensors& declared,
                 const char* subject, const char* argument, const char* role);
 
+// For an array that is given for a group of which not exactly one tensor is declared.
+[[noreturn]] void refuse_one_array(const NamedTensors& declared, const Where& where,
+                                   std::string_view role);
+
 }  // namespace traingraph::python

@@ -26,16 +26,7 @@ NamedData samples(const py::object& given, const NamedTensors& declared, const W
     return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
                       Access::kRead);
   }
-  if (declared.empty() && std::string_view(role).ends_with("loss label weight")) {
-    throw InvalidArgument("[" + where.subject + "] expected no weights in " + where.name +
-                          ", as none are declared; nn.model(weights=True) declares 'w', and "
-                          "add_inputs any");
-  }
-  if (declared.size() != 1) {
-    const std::string count = declared.empty() ? "none" : std::to_string(declared.size());
-    throw InvalidArgument("[" + where.subject + "] expected a dictionary of declared " +
-                          where.name + ", as " + count + " are declared by add_inputs");
-  }
+  if (declared.size() != 1) refuse_one_array(declared, where, role);
   const py::dict one(py::arg(declared.front().first.c_str()) = given);
   return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);
 }

@@ -62,8 +62,7 @@ std::uint64_t next_random_stream() {
 
 void Platform::set_thread_count(int count) {
   if (count < 1) {
-    throw InvalidArgument("[threads] expected at least 1 thread but got " +
-                          std::to_string(count));
+    throw InvalidArgument("[threads] expected at least 1 thread but got " + std::to_string(count));
   }
   threads = count;
 }
