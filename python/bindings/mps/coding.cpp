@@ -26,6 +26,7 @@ py::object copied_kernel(mps::Kernel& kernel, const py::object& device) {
 }
 
 void encode_kernel(mps::Kernel& kernel, const py::object& object) {
+  expect_coder(object, "MPSKernel.encode_with_coder");
   if (is_graph(kernel)) {
     python_coding("encode", "graph_coding")(py::cast(&kernel), object);
     return;
@@ -141,6 +142,8 @@ void def_coded(const py::module_& module, const ClassDescription& description) {
   if (std::ranges::none_of(description.forms, has_coder)) return;
   const FormBody encode = [](py::detail::function_call& call, const Arguments& arguments,
                              const Capture& captured) {
+    expect_coder(arguments["coder"],
+                 captured.get<const ClassDescription*>()->name + ".encode_with_coder");
     PythonCoder coder(arguments["coder"]);
     const mps::CodedValue fields =
         coded_object(*captured.get<const ClassDescription*>(), call.args[0]);
@@ -191,6 +194,10 @@ mps::CodedValue PythonCoder::decode(const std::string& key) const {
   return without_damage([&] { return to_coded(object_.attr("decode")(py::arg("for_key") = key)); });
 }
 
+void expect_coder(const py::object& object, const std::string& subject) {
+  if (!py::hasattr(object, "encode")) refuse({subject, "coder", "an object with encode()"}, object);
+}
+
 std::shared_ptr<const mps::Coder> to_coder(const py::object& object) {
   if (py::hasattr(object, "mps_mtl_device")) return std::make_shared<ProvidingCoder>(object);
   return std::make_shared<PythonCoder>(object);
@@ -211,13 +218,13 @@ void bind_mps_coding(py::module_& module) {
                  }
                  return py::bytes(archiver.archive(given.get<std::string>("kind")));
                });
-  def_function(module, "_archived", "tuple[Any, ...]", {"data: bytes"}, "",
-               [](const Arguments& given) {
-                 const py::object data = given["data"];
-                 const auto bytes = convert<std::string_view>(data, given.where("data"));
-                 const mps::KeyedUnarchiver archive(bytes, mps::Device::named("cpu"));
-                 return py::make_tuple(archive.kind(), from_coded(archive.values()));
-               });
+  def_function(
+      module, "_archived", "tuple[Any, ...]", {"data: bytes"}, "", [](const Arguments& given) {
+        const py::object data = given["data"];
+        const auto bytes = convert<std::string_view>(data, {"MPSKeyedUnarchiver", "data", "bytes"});
+        const mps::KeyedUnarchiver archive(bytes, mps::Device::named("cpu"));
+        return py::make_tuple(archive.kind(), from_coded(archive.values()));
+      });
   def_function(module, "_coded_names", "tuple[Any, ...]", {"kind: str"}, "",
                [](const Arguments& given) {
                  const mps::CodedNames names = mps::coded_names(given.get<std::string>("kind"));

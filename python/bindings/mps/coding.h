@@ -32,6 +32,9 @@ class PythonCoder : public mps::Coder {
   py::object object_;
 };
 
+// Raises TypeError for an object without encode().
+void expect_coder(const py::object& object, const std::string& subject);
+
 // One that says where what it decodes will run, by mps_mtl_device(), if the object does.
 std::shared_ptr<const mps::Coder> to_coder(const py::object& object);
 

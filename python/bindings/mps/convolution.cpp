@@ -24,7 +24,7 @@ class ConvolutionSource final : public UserSource<CNNConvolutionDataSource> {
   using Gradient = std::shared_ptr<CNNConvolutionGradientState>;
   using Weights = std::shared_ptr<CNNConvolutionWeightsAndBiasesState>;
   explicit ConvolutionSource(const py::object& object)
-      : UserSource(object, "MPSCNNConvolutionDataSource") {}
+      : UserSource(object, "MPSCNNConvolutionDataSource", "descriptor") {}
 
   DataType data_type() const override {
     const HeldGil held;

@@ -17,8 +17,13 @@ namespace traingraph::python {
 template <class Base>
 class UserSource : public Base {
  public:
-  UserSource(const py::object& object, std::string protocol)
-      : kept_(share(object)), protocol_(std::move(protocol)) {}
+  // Raises TypeError for an object without `member`, which every one has.
+  UserSource(const py::object& object, std::string protocol, const char* member)
+      : kept_(share(object)), protocol_(std::move(protocol)) {
+    if (!py::hasattr(object, member)) {
+      refuse({protocol_, "a data source", std::string("an object with ") + member}, object);
+    }
+  }
 
   bool load() override {
     const HeldGil held;
@@ -86,7 +91,8 @@ class UserSource : public Base {
 template <class Base>
 class UserNormalizationSource : public UserSource<Base> {
  public:
-  using UserSource<Base>::UserSource;
+  UserNormalizationSource(const py::object& object, std::string protocol)
+      : UserSource<Base>(object, std::move(protocol), "number_of_feature_channels") {}
   std::int64_t number_of_feature_channels() const override {
     return integer("number_of_feature_channels");
   }

@@ -25,6 +25,10 @@ def _content(path: Any) -> bytes:
         return start + file.read() if start.lstrip().startswith(b"{") else start
 
 
+def _shown(value: object) -> str:
+    return f"'{type(value).__name__}'"
+
+
 class NSKeyedArchiver:
     """A coder that a kernel writes its properties into, one key each."""
 
@@ -34,7 +38,11 @@ class NSKeyedArchiver:
 
     def encode(self, value: Any, *, for_key: str) -> None:
         """Keeps a number, a text, None, or a list or dictionary of these."""
-        self._values[for_key] = value
+        key: object = for_key
+        if not isinstance(key, str):
+            text = f"expected for_key: str but got {_shown(key)}"
+            raise TypeError(f"[NSKeyedArchiver.encode] {text}")
+        self._values[key] = value
 
     @staticmethod
     def archived_data(*, with_root_object: Any, requiring_secure_coding: bool = True) -> bytes:
@@ -99,8 +107,14 @@ class MPSKeyedUnarchiver:
         cls, classes: Iterable[type[T]], *, from_data: bytes, device: Any
     ) -> T:
         """The object, on this device. Errors: a class that is none of these."""
+        if not isinstance(classes, Iterable):
+            raise TypeError(f"[MPSKeyedUnarchiver] expected classes but got {_shown(classes)}")
+        names: list[str] = []
+        for one in classes:
+            if not isinstance(one, type):
+                raise TypeError(f"[MPSKeyedUnarchiver] expected a class but got {_shown(one)}")
+            names.append(one.__name__)
         coder = cls(for_reading_from=from_data, device=device)
-        names = [one.__name__ for one in classes]
         if coder._class not in names:
             raise DataTypeError(
                 f"[MPSKeyedUnarchiver] expected {' or '.join(names)} but got {coder._class}"

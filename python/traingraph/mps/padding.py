@@ -1,5 +1,6 @@
 """Padding policies as objects: what kernels and nodes take beside the members of the enum."""
 
+from numbers import Integral
 from typing import Any
 
 from traingraph._core import InvalidArgument, MPSNNPaddingMethod
@@ -16,7 +17,10 @@ class MPSNNDefaultPadding:
                 text = f"expected a member of MPSNNPaddingMethod but got '{method}'"
                 raise InvalidArgument(f"[MPSNNDefaultPadding] {text}")
             method = names[method.upper()]
-        self._method = MPSNNPaddingMethod(method)
+        if isinstance(method, bool) or not isinstance(method, Integral):
+            text = f"expected method: MPSNNPaddingMethod | str but got '{type(method).__name__}'"
+            raise TypeError(f"[MPSNNDefaultPadding] {text}")
+        self._method = MPSNNPaddingMethod(int(method))
 
     @staticmethod
     def padding(*, with_method: Any) -> "MPSNNDefaultPadding":
