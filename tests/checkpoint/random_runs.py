@@ -221,9 +221,14 @@ class Run:
         return loss
 
     def fit(self, arrays: dict[str, np.ndarray], rows: int) -> float:
-        (epoch,) = self.training.fit(
-            {"x": arrays["x"]}, labels={"y": arrays["y"]}, batch_size=rows, shuffle=False
-        )
+        try:
+            (epoch,) = self.training.fit(
+                {"x": arrays["x"]}, labels={"y": arrays["y"]}, batch_size=rows, shuffle=False
+            )
+        except tg.InvalidArgument as error:
+            if "all of them are frozen" not in str(error):
+                raise
+            return self.fit_by_hand(arrays, rows)
         return epoch.loss
 
     def fit_by_hand(self, arrays: dict[str, np.ndarray], rows: int) -> float:
