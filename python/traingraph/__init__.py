@@ -16,7 +16,7 @@ from traingraph._missing_names import answer_words, missing_name
 
 __all__ = list(_core.__all__)
 __version__ = _core.version()
-answer_words(_core.MLCTrainingGraph, _core.MLCInferenceGraph, _core.MLCTensor)
+answer_words(_core.MLCTrainingGraph, _core.MLCInferenceGraph, _core.MLCTensor, _core.MLCOptimizer)
 if not TYPE_CHECKING:
     __getattr__ = missing_name(
         __name__, [*__all__, "nn", "mps", "augment", "tensorboard"], {"nn": nn.__all__}

@@ -144,7 +144,8 @@ sys.meta_path.append(_MissingModules())
 
 
 def answer_words(*classes: type) -> None:
-    """In classes whose methods are called in each step, which a slot of ours would slow."""
+    """In classes whose methods are called in each step, which a slot of ours would slow, and where
+    words of others are set."""
     for cls in classes:
         members = set().union(*map(vars, cls.__mro__))
         for word in _MEMBERS.keys() - members:

@@ -37,12 +37,6 @@ PyObject* get_of_object(PyObject* self, PyObject* name) {
   return found;
 }
 
-int set_of_object(PyObject* self, PyObject* name, PyObject* value) {
-  const int done = PyObject_GenericSetAttr(self, name, value);
-  if (done != 0) add_meant(self, name);
-  return done;
-}
-
 // Of the metaclasses that ours are derived from.
 getattrofunc get_of_usual_class = nullptr, get_of_usual_enumeration = nullptr;
 
@@ -79,8 +73,6 @@ bool is_called_in_steps(const PyTypeObject* type) {
 void change(PyTypeObject* type, py::handle usual, py::handle metaclass, bool may_ask = true) {
   may_ask = may_ask && !is_called_in_steps(type);
   if (may_ask && type->tp_getattro == PyObject_GenericGetAttr) type->tp_getattro = get_of_object;
-  // Asked for methods, too, objects keep this slot for what is set.
-  if (type->tp_setattro == PyObject_GenericSetAttr) type->tp_setattro = set_of_object;
   const py::handle cls(reinterpret_cast<PyObject*>(type));
   if (py::type::of(cls).is(usual)) py::setattr(cls, "__class__", metaclass);
   PyType_Modified(type);
