@@ -15,8 +15,9 @@ namespace traingraph::ir {
 // → y (N, L, H d), max s and log Σ e^(s - max s), both (N, H, L): their sum would lose the
 // logarithm beside a large max s.
 // With s = scale q kᵀ + mask per head, y = softmax(s) v. True in a mask: s is -inf. Masks know the
-// first M <= S keys; the others are never masked. With a rate, probabilities are dropped like
-// elements of the op dropout, counted as those of (N, H, L, S up to a multiple of 4).
+// first M <= S keys; the others are masked by none. Causal: s of query i and key j is -inf where
+// j > i, whatever M is. With a rate, probabilities are dropped like elements of the op dropout,
+// counted as those of (N, H, L, S up to a multiple of 4).
 // attention_gradient: dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
 struct AttentionAttributes {
   std::int64_t heads = 1;

@@ -1,6 +1,7 @@
 // Attention with its scores as values of L * S elements.
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "passes/compositions.h"
 
@@ -113,6 +114,25 @@ class Heads {
 
   ValueId scores() {
     const ValueId s = ops::matmul(graph_, heads_of(at_.q), heads_of(at_.k), false, true, a_.scale);
+    const ValueId by_masks = masked_scores(s);
+    return a_.causal ? without(later_keys(), by_masks) : by_masks;
+  }
+
+  // (1, 1, L, S): whether a key is behind a query's position.
+  ValueId later_keys() {
+    const auto counted = [this](std::int64_t count, Shape shape) {
+      std::vector<double> numbers(static_cast<std::size_t>(count));
+      std::iota(numbers.begin(), numbers.end(), 0.0);
+      return ops::constant(graph_, Type{type_, std::move(shape), false}, std::move(numbers));
+    };
+    const ValueId of_queries = counted(extents_.queries, {1, 1, extents_.queries, 1});
+    const ValueId of_keys = counted(extents_.keys, {1, 1, 1, extents_.keys});
+    return ops::apply1(graph_, ir::Op::compare, ir::CompareAttributes{ir::Comparison::greater},
+                       {of_keys, of_queries});
+  }
+
+  // The scores of the first M keys by the masks.
+  ValueId masked_scores(ValueId s) {
     const std::int64_t masked = extents_.masked_keys, others = extents_.keys - masked;
     if (masked == 0) return s;
     ValueId known = keys(s, 0, masked);

@@ -40,6 +40,7 @@ class AttentionKernel final : public Kernel {
     op_.scale = static_cast<float>(attributes_.scale);
     op_.masked_keys = extents_.masked_keys;
     op_.mask_rows = extents_.mask_rows;
+    op_.causal = attributes_.causal;
     op_.drops = at_.step != 0;
     op_.threshold = philox::keep_threshold(attributes_.rate);
     op_.kept = static_cast<float>(1 / (1 - attributes_.rate));

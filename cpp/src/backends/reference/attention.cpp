@@ -72,6 +72,7 @@ struct Heads {
   // As T has it, so that the largest one is kept for the gradient without a rounding.
   static double rounded(double score) { return static_cast<double>(static_cast<T>(score)); }
   double score(std::int64_t n, std::int64_t h, std::int64_t l, std::int64_t s) const {
+    if (a.causal && s > l) return -std::numeric_limits<double>::infinity();
     double score = a.scale * dot(q + query(n, h, l), k + key(n, h, s));
     if (s >= extents.masked_keys) return rounded(score);
     if (added != nullptr) score += static_cast<double>(added[masked(n, h, l, s)]);

@@ -1,5 +1,6 @@
 // Attention and its gradient over tiles of queries and keys, by an online softmax: no more than a
-// tile of scores is ever there. Tiles are on the stack, so that threads share no scratch.
+// tile of scores is ever there. Tiles are on the stack, so that threads share no scratch. Of causal
+// attention only tiles that have a key of one of their queries are computed.
 //
 // A tile of scores is (queries, kKeys); lanes beyond the last key have the score -inf. Keys and
 // values are transposed a tile at a time, in chunks of features, for products over features.
@@ -93,7 +94,9 @@ void finish_scores(const Attention& op, const Tile& tile, std::int64_t r, float*
       for (std::int64_t s = 0; s < masked; ++s) row[s] = ignored[s] ? lowest : row[s];
     }
   }
-  for (std::int64_t s = tile.keys; s < kKeys; ++s) row[s] = -__builtin_inff();
+  std::int64_t seen = tile.keys;
+  if (op.causal) seen = least(seen, tile.query + r + 1 - tile.key);
+  for (std::int64_t s = seen > 0 ? seen : 0; s < kKeys; ++s) row[s] = -__builtin_inff();
 }
 
 // What dropout leaves of the row's probabilities, by Philox4x32-10 as in runtime/numbers/philox.h:
@@ -170,13 +173,18 @@ void forward(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t f
   Transposed keys(op, op.k, chunk);
   Tile tile{n, h, first, count, 0, 0};
   float* const result = y + query_of(op, tile);
-  for (; tile.key < op.keys; tile.key += kKeys) {
+  const std::int64_t end = op.causal ? least(op.keys, first + count) : op.keys;
+  for (; tile.key < end; tile.key += kKeys) {
     tile.keys = least(kKeys, op.keys - tile.key);
+    // Causal: earlier queries see none of these keys.
+    const std::int64_t begin = op.causal && tile.key > first ? tile.key - first : 0;
+    tile.query = first + begin;
+    tile.queries = count - begin;
     keys.move(tile);
     keys.multiply(tile, op.q + query_of(op, tile), scores);
-    for (std::int64_t r = 0; r < count; ++r) {
-      float* const row = scores + r * kKeys;
-      finish_scores(op, tile, r, row);
+    for (std::int64_t r = begin; r < count; ++r) {
+      float* const row = scores + (r - begin) * kKeys;
+      finish_scores(op, tile, r - begin, row);
       const float top = largest_of(row, kKeys);
       const float before = largest[r];
       if (before < top) largest[r] = top;
@@ -186,12 +194,12 @@ void forward(const Attention& op, std::int64_t n, std::int64_t h, std::int64_t f
       sums[r] = sums[r] * factor + exponentials(row, shift);
       if (tile.key > 0 && factor != 1.0f) multiply_row(result + r * op.row, op.features, factor);
       if (!op.drops) continue;
-      fill_left(op, tile, r, left);
+      fill_left(op, tile, r - begin, left);
 #pragma omp simd
       for (std::int64_t s = 0; s < kKeys; ++s) row[s] *= left[s];
     }
-    multiply_tiles({count, op.features, tile.keys, scores, kKeys, 1, op.v + key_of(op, tile),
-                    op.row, result, op.row, tile.key > 0});
+    multiply_tiles({tile.queries, op.features, tile.keys, scores, kKeys, 1, op.v + key_of(op, tile),
+                    op.row, result + begin * op.row, op.row, tile.key > 0});
   }
   for (std::int64_t r = 0; r < count; ++r) {
     float* const row = result + r * op.row;
@@ -251,6 +259,12 @@ void tile_slopes(const Attention& op, const AttentionSlopes& slopes, const Tile&
   }
 }
 
+void clear_rows(float* x, std::int64_t rows, std::int64_t columns, std::int64_t row) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t c = 0; c < columns; ++c) x[r * row + c] = 0.0f;
+  }
+}
+
 // Each tile of keys sums up its dk and dv over the queries, and adds its share to dq.
 void gradient(const Attention& op, const AttentionSlopes& slopes, std::int64_t n, std::int64_t h) {
   alignas(64) float key_chunk[kChunk * kKeys], value_chunk[kChunk * kKeys];
@@ -262,11 +276,17 @@ void gradient(const Attention& op, const AttentionSlopes& slopes, std::int64_t n
     keys.move(tile);
     values.move(tile);
     const std::int64_t key = key_of(op, tile);
-    for (tile.query = 0; tile.query < op.queries; tile.query += kGradientQueries) {
+    // Causal: earlier queries see none of these keys.
+    const std::int64_t first = op.causal ? tile.key - tile.key % kGradientQueries : 0;
+    if (first >= op.queries) {
+      clear_rows(slopes.dk + key, tile.keys, op.features, op.row);
+      clear_rows(slopes.dv + key, tile.keys, op.features, op.row);
+    }
+    for (tile.query = first; tile.query < op.queries; tile.query += kGradientQueries) {
       tile.queries = least(kGradientQueries, op.queries - tile.query);
       const std::int64_t query = query_of(op, tile);
       tile_slopes(op, slopes, tile, keys, values, op.scale, scores, dp);
-      const bool adds = tile.query > 0;
+      const bool adds = tile.query > first;
       multiply_tiles({tile.keys, op.features, tile.queries, scores, 1, kKeys, slopes.dy + query,
                       op.row, slopes.dv + key, op.row, adds});
       multiply_tiles({tile.keys, op.features, tile.queries, dp, 1, kKeys, op.q + query, op.row,
@@ -290,10 +310,14 @@ void mask_gradient(const Attention& op, const AttentionSlopes& slopes, std::int6
     Tile tile{head / op.heads, head % op.heads, first, count, 0, 0};
     for (; tile.key < op.masked_keys; tile.key += kKeys) {
       tile.keys = least(kKeys, op.keys - tile.key);
+      const std::int64_t here = least(tile.keys, op.masked_keys - tile.key);
+      if (op.causal && tile.key >= first + count) {
+        if (head == begin) clear_rows(dmask + tile.key, count, here, op.masked_keys);
+        continue;
+      }
       keys.move(tile);
       values.move(tile);
       tile_slopes(op, slopes, tile, keys, values, 1, scores, dp);
-      const std::int64_t here = least(tile.keys, op.masked_keys - tile.key);
       for (std::int64_t r = 0; r < count; ++r) {
         float* const to = dmask + r * op.masked_keys + tile.key;
         const float* const from = dp + r * kKeys;

@@ -17,6 +17,7 @@ struct Attention {
   const bool* key_mask;
   const bool* mask;
   const float* added;
+  bool causal;  // keys behind a query's position are masked
   // Dropout; without, `drops` is false.
   bool drops;
   std::uint32_t threshold;
