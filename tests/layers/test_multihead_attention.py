@@ -1,6 +1,4 @@
-"""Multi-head attention against PyTorch: masks, biases, dropout, micro-batches, memory of scores."""
-
-import itertools
+"""Multi-head attention: masks, biases, dropout, micro-batches, memory of scores."""
 
 import numpy as np
 import pytest
@@ -11,12 +9,16 @@ from harness import Case, checks, empty, everywhere, node, tensor, train
 
 INF = np.inf
 M, D = tg.MLCMultiheadAttentionLayer, tg.MLCMultiheadAttentionDescriptor
-KINDS = ("key", "shared", "per head", "shared numbers", "numbers")
 
 
 def numbers(*shape, seed=0):
     drawn = np.random.default_rng([seed, *shape]).uniform(-1, 1, shape)
     return drawn.astype(np.float32).astype(np.float64)
+
+
+def later(length, keys):
+    """(L, S): whether a key is behind the query's position."""
+    return np.arange(keys) > np.arange(length)[:, None]
 
 
 def mask_of(kind, n, heads, length, keys):
@@ -35,9 +37,9 @@ class Options:
     """One way to build the layer, with its sources and parameters."""
 
     def __init__(self, masks=(), *, extents=(2, 3, 4), model=4, key=None, value=None, heads=2,
-                 biases=True, attention_biases=False, zero=False):  # fmt: skip
+                 biases=True, attention_biases=False, zero=False, causal=False):  # fmt: skip
         n, length, keys = extents
-        self.model, self.heads, self.zero = model, heads, zero
+        self.model, self.heads, self.zero, self.causal = model, heads, zero, causal
         self.key, self.value = key or model, value or model
         self.biases, self.attention_biases = biases, attention_biases
         self.sources = [numbers(n, length, model, seed=1), numbers(n, keys, self.key, seed=2),
@@ -67,6 +69,7 @@ class Options:
             has_biases=self.biases,
             has_attention_biases=self.attention_biases,
             adds_zero_attention=self.zero,
+            causal=self.causal,
         )
         parameters = list(parameters)
         biases, rows = parameters[4 : 4 + len(self.given)], parameters[4 + len(self.given) :]
@@ -111,6 +114,8 @@ class Options:
             elif len(mask) > 1:
                 mask = mask.reshape(n, self.heads, *mask.shape[1:])
             known[...] = np.where(mask, -INF, known) if mask.dtype == bool else known + mask
+        if self.causal:
+            scores[..., later(*scores.shape[2:])] = -INF
         p = np.exp(scores - scores.max(-1, keepdims=True))
         y = p / p.sum(-1, keepdims=True) @ v
         return y.transpose(0, 2, 1, 3).reshape(n, length, -1) @ weights[3].T + biases[3]
@@ -124,7 +129,12 @@ def self_attention(graph, sources, parameters):
     return graph.node(SELF.layer(*parameters), sources=[sources[0]] * 3)
 
 
+def causal_self_attention(graph, sources, parameters):
+    return graph.node(CAUSAL.layer(*parameters), sources=[sources[0]] * 3)
+
+
 SELF = Options(extents=(3, 5, 5), model=6, heads=3)
+CAUSAL = Options(extents=(3, 5, 5), model=6, heads=3, causal=True)
 OPTIONS = {
     "plain": Options(),
     "without biases": Options(biases=False),
@@ -139,94 +149,26 @@ OPTIONS = {
     "one key": Options(extents=(2, 1, 1), model=2, heads=1),
     # Several tiles of queries and keys.
     "many": Options(("key",), extents=(1, 70, 131), model=8, zero=True),
+    "causal": Options(causal=True, extents=(2, 4, 4)),
+    "causal and masks": Options(("key", "numbers"), causal=True, extents=(2, 5, 5)),
+    "causal and a shared mask": Options(("shared",), causal=True, extents=(2, 4, 4)),
+    "causal, shared numbers": Options(("shared numbers",), causal=True, biases=False),
+    "causal, fewer keys": Options(("key",), causal=True, extents=(2, 5, 3)),
+    "causal, more keys": Options(("per head",), causal=True, extents=(2, 2, 6)),
+    "causal, one query": Options(causal=True, extents=(2, 1, 3)),
+    "causal, one key": Options(causal=True, extents=(2, 3, 1)),
+    "causal, many": Options(("key",), causal=True, extents=(1, 131, 70), model=8),
 }
 CASES = [options.case(name) for name, options in OPTIONS.items()]
 CASES.append(
     Case("self-attention", SELF.layer, lambda x, *p: SELF.expected(x, x, x, *p), [(3, 5, 6)],
          SELF.parameters, build=self_attention, rows=True)
 )  # fmt: skip
+CASES.append(
+    Case("causal self-attention", CAUSAL.layer, lambda x, *p: CAUSAL.expected(x, x, x, *p),
+         [(3, 5, 6)], CAUSAL.parameters, build=causal_self_attention, rows=True)
+)  # fmt: skip
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
-
-
-# --- PyTorch
-
-
-def torch_module(torch, options):
-    model, same = options.model, options.key == options.value == options.model
-    module = torch.nn.MultiheadAttention(
-        model, options.heads, bias=options.biases, add_bias_kv=options.attention_biases,
-        add_zero_attn=options.zero, kdim=options.key, vdim=options.value, batch_first=True,
-        dtype=torch.float64,
-    )  # fmt: skip
-    weights = [torch.tensor(w) for w in options.weights]
-    with torch.no_grad():
-        if same:
-            module.in_proj_weight.copy_(torch.cat(weights[:3]))
-        else:
-            for part, w in zip(
-                (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight),
-                weights[:3],
-                strict=True,
-            ):
-                part.copy_(w)
-        module.out_proj.weight.copy_(weights[3])
-        if options.biases:
-            module.in_proj_bias.copy_(torch.tensor(np.concatenate(options.given[:3])))
-            module.out_proj.bias.copy_(torch.tensor(options.given[3]))
-        if options.attention_biases:
-            module.bias_k.copy_(torch.tensor(options.rows[0]).reshape(1, 1, -1))
-            module.bias_v.copy_(torch.tensor(options.rows[1]).reshape(1, 1, -1))
-    if same:
-        slopes = lambda: list(module.in_proj_weight.grad.chunk(3))  # noqa: E731
-    else:
-        slopes = lambda: [  # noqa: E731
-            p.grad for p in (module.q_proj_weight, module.k_proj_weight, module.v_proj_weight)
-        ]
-
-    def gradients():
-        found = [*slopes(), module.out_proj.weight.grad]
-        if options.biases:
-            found += [*module.in_proj_bias.grad.chunk(3), module.out_proj.bias.grad]
-        if options.attention_biases:
-            found += [module.bias_k.grad.reshape(-1), module.bias_v.grad.reshape(-1)]
-        return found
-
-    return module, gradients
-
-
-MASKS = [(), *((kind,) for kind in KINDS), *(("key", kind) for kind in KINDS[1:])]
-PAIRS = list(itertools.product([False, True], repeat=4))
-
-
-@pytest.mark.parametrize("masks", MASKS, ids=" and ".join)
-@pytest.mark.parametrize(("dimensions", "biases", "rows", "zero"), PAIRS)
-def test_pytorch(masks, dimensions, biases, rows, zero):
-    """The result and every gradient, in float64."""
-    torch = pytest.importorskip("torch")
-    others = {"key": 5, "value": 3} if dimensions else {}
-    options = Options(masks, biases=biases, attention_biases=rows, zero=zero, **others)
-    module, parameter_gradients = torch_module(torch, options)
-    sources = [torch.tensor(s, requires_grad=True) for s in options.sources]
-    given = {"key_padding_mask": None, "attn_mask": None}
-    trained = []
-    for kind, mask in zip(masks, options.masks, strict=True):
-        # PyTorch wants masks of one kind.
-        numbers_ = np.where(mask, -INF, 0.0) if mask.dtype == bool else mask
-        made = torch.tensor(numbers_)
-        if mask.dtype != bool:
-            trained.append(made.requires_grad_())
-        shared = kind.startswith("shared")
-        given["key_padding_mask" if kind == "key" else "attn_mask"] = made[0] if shared else made
-    result = module(*sources, **given, need_weights=False)[0]
-    case = options.case("beside PyTorch")
-    np.testing.assert_allclose(case.trained, result.detach().numpy(), rtol=1e-12, atol=1e-12)
-    ((result - torch.tensor(case.target)) ** 2).sum().backward()
-    right = [t.grad for t in [*sources, *trained]] + parameter_gradients()
-    _, found = train(case, case.target)
-    assert len(found) == len(right)
-    scale = max(float(g.abs().max()) for g in right)
-    for one, grad in zip(found, right, strict=True):
-        np.testing.assert_allclose(one, grad.numpy(), rtol=0, atol=1e-12 * scale)
 
 
 @everywhere
@@ -319,7 +261,11 @@ def test_properties():
     short = D(model_dimension=6, head_count=3)
     assert [short.model_dimension, short.key_dimension, short.value_dimension] == [6, 6, 6]
     assert (short.head_count, short.dropout, short.has_biases) == (3, 0.0, True)
-    assert (short.has_attention_biases, short.adds_zero_attention) == (False, False)
+    assert (short.has_attention_biases, short.adds_zero_attention, short.causal) == (False,) * 3
+    causal = D(model_dimension=6, head_count=3, causal=True)
+    assert causal.causal
+    assert causal.copy().causal
+    assert repr(M(descriptor=causal)).endswith("MultiheadAttention 6, 3 heads, causal>")
     options = Options(key=5, value=3, attention_biases=True, zero=True)
     tensors = [tensor(p, "float32") for p in options.parameters]
     made = options.layer(*tensors, dropout=0.25)
@@ -608,6 +554,11 @@ def layer_of(**changes):
         ({"value_dimension": 0}, "value_dimension to be 1 or more but got 0"),
         ({"dropout": 1.0}, "dropout to be from 0 to less than 1 but got 1"),
         ({"dropout": np.nan}, "dropout to be from 0 to less than 1 but got nan"),
+        (
+            {"causal": True, "has_attention_biases": True},
+            "no rows appended to keys of causal attention, .* but got has_attention_biases",
+        ),
+        ({"causal": True, "adds_zero_attention": True}, "but got adds_zero_attention"),
     ],
 )
 def test_wrong_descriptors(changes, text):
@@ -657,7 +608,7 @@ Q, K = (2, 3, 4), (2, 5, 4)
         ([Q, K, Q], None, tg.ShapeError, r"a value \(2, 5, 4\) but got \(2, 3, 4\)"),
         ([Q, (1, 5, 4), K], None, tg.ShapeError, r"a key \(2, 5, 4\) but got \(1, 5, 4\)"),
         ([Q, K, K], ["int32"] * 3, TypeError, "a query of floating-point numbers but got int32"),
-        ([Q, K, K, (2, 5)], ["float32"] * 4, TypeError, "a key mask of bool but got float32"),
+        ([Q, K, K, (2, 5)], ["float32"] * 4, TypeError, "a key mask of bool, or lengths"),
         ([Q, K, K, (2, 4)], [*["float32"] * 3, "bool"], tg.ShapeError, r"key mask \(2, 5\) but"),
         ([Q, K, K, (5,)], [*["float32"] * 3, "bool"], tg.ShapeError, r"a key mask \(2, 5\) but"),
         ([Q, K, K, (1, 3, 4)], None, tg.ShapeError, r"an attention mask \(1, 3, 5\) but got \(1"),
@@ -687,8 +638,11 @@ def draw(drawing, shape):
         "biases": drawing.chance(0.7),
         "rows": drawing.chance(0.4),
         "zero": drawing.chance(0.4),
+        "causal": drawing.chance(0.4),
         "weights": drawing.choice(["matrix", "image"]),
     }
+    if options["causal"]:
+        options["rows"] = options["zero"] = False
     more = [memory, values]
     # Where a row is appended no query loses all of its keys.
     booleans = options["rows"] or options["zero"]
@@ -709,6 +663,7 @@ def results(options, shapes):
     for mask in masks:
         each = query[0] * options["heads"]
         need(mask in ([query[0], key[1]], [1, query[1], key[1]], [each, query[1], key[1]]))
+    need(not options.get("causal") or not (options["rows"] or options["zero"]))
     need("dropout" in options or query[0] * query[1] * key[1] * query[2] < 3e5, "much work")
     return [list(query)]
 
@@ -733,7 +688,7 @@ def expression(options, shapes, names):
         model_dimension=model, key_dimension=key, value_dimension=value,
         head_count=options["heads"], dropout=options.get("dropout", 0.0),
         has_biases=options["biases"], has_attention_biases=options["rows"],
-        adds_zero_attention=options["zero"],
+        adds_zero_attention=options["zero"], causal=options.get("causal", False),
     )  # fmt: skip
     lists = {
         what: [Text(name) for role, name in names.items() if role.startswith(prefix)] or None
@@ -768,6 +723,8 @@ def compute(t, options, sources, at):
         else:
             mask = mask.reshape(-1, heads if len(mask) > 1 else 1, *mask.shape[1:])
         first = first.masked_fill(mask, -INF) if mask.dtype == t.bool else first + mask
+    if options.get("causal"):
+        first = first.masked_fill(t.ones(first.shape[2:], dtype=t.bool).triu(1), -INF)
     y = t.softmax(t.cat([first, rest], -1), -1) @ v
     return projected(y.transpose(1, 2).reshape(query.shape), "o")
 

@@ -17,19 +17,21 @@ struct TRAINGRAPH_API MultiheadAttentionDescriptor {
   bool has_biases = true;
   bool has_attention_biases = false;
   bool adds_zero_attention = false;
+  bool causal = false;  // key j is masked for query i where j > i; an addition to ML Compute
 
   MultiheadAttentionDescriptor() = default;
   // Keys and values of the model dimension.
   MultiheadAttentionDescriptor(std::int64_t model_dimension, std::int64_t head_count);
   std::int64_t head_dimension() const { return model_dimension / head_count; }
-  // Raises InvalidArgument for a number outside its range, and for heads that do not divide the
-  // model dimension.
+  // Raises InvalidArgument for a number outside its range, for heads that do not divide the model
+  // dimension, and for appended rows of causal attention, which are keys without a position.
   void check() const;
 };
 
-// query (N, L, E), key (N, S, K), value (N, S, V) [, key mask (N, S)] [, attention mask (1, L, S)
-// or (N * heads, L, S)] → (N, L, E): softmax(q kᵀ / sqrt(d) + mask) v per head between projections.
-// A fourth source of rank 3 is the attention mask.
+// query (N, L, E), key (N, S, K), value (N, S, V) [, key mask (N, S) or lengths (N) of int32] [,
+// attention mask (1, L, S) or (N * heads, L, S)] → (N, L, E): softmax(q kᵀ / sqrt(d) + mask) v per
+// head between projections. A fourth source of rank 3 is the attention mask. Keys and values are
+// not read behind their lengths; where the query is the key too, its result is zero there.
 class TRAINGRAPH_API MultiheadAttention final : public Layer {
  public:
   static const ClassDescription& class_description();

@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "layers/checks.h"
+#include "layers/sequences.h"
 
 namespace traingraph {
 namespace {
@@ -121,9 +122,9 @@ void expect_shape(const Emitter& e, std::size_t i, const std::string& what, cons
   }
 }
 
-// Which sources are masks; 0: none.
+// Which sources are masks, or lengths; 0: none.
 struct Masks {
-  std::size_t of_keys = 0, of_queries = 0;
+  std::size_t of_keys = 0, lengths = 0, of_queries = 0;
 };
 
 Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
@@ -143,7 +144,11 @@ Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
   expect_shape(e, 2, "a value", {query[0], keys, d.value_dimension});
   Masks masks;
   const std::size_t count = e.sources.size();
-  if (count > 3) (e.type(3).rank() == 3 ? masks.of_queries : masks.of_keys) = 3;
+  if (count > 3) {
+    const ir::Type fourth = e.type(3);
+    const bool has_lengths = fourth.data_type == DataType::kInt32 && fourth.rank() != 3;
+    (fourth.rank() == 3 ? masks.of_queries : has_lengths ? masks.lengths : masks.of_keys) = 3;
+  }
   if (count == 5) {
     if (masks.of_queries != 0) {
       e.fail_shape("expected a key mask (N, S) before the attention mask but got " +
@@ -154,8 +159,9 @@ Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
   if (masks.of_keys != 0) {
     const DataType type = e.type(masks.of_keys).data_type;
     if (type != DataType::kBoolean) {
-      throw DataTypeError(
-          layer_message(e, std::string("expected a key mask of bool but got ") + name(type)));
+      throw DataTypeError(layer_message(
+          e,
+          std::string("expected a key mask of bool, or lengths of int32, but got ") + name(type)));
     }
     expect_shape(e, masks.of_keys, "a key mask", {query[0], keys});
   }
@@ -172,6 +178,45 @@ Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
   return masks;
 }
 
+// What lengths of the keys make of sources and result. Where one tensor is query and key, queries
+// end too.
+class Endings {
+ public:
+  // `lengths` is a source; 0: none.
+  Endings(Emitter& e, std::size_t lengths) : e_(e), is_self_(e.sources[0] == e.sources[1]) {
+    for (std::size_t i = 0; i < 3; ++i) read_[i] = e.sources[i];
+    if (lengths == 0) return;
+    const ir::Type key = e.type(1);
+    Sequences sequences{false, key.shape[0], key.shape[1]};
+    sequences.lengths = given_lengths(e, lengths, sequences.sequences);
+    behind_ = padding(e, sequences, key.data_type);
+    for (std::size_t i = is_self_ ? 0 : 1; i < 3; ++i) {
+      const bool is_same = i > 0 && e.sources[i] == e.sources[i - 1];
+      read_[i] = is_same ? read_[i - 1] : zero_behind(read_[i]);
+    }
+  }
+
+  // Source `i`: as 0 * NaN is NaN, no mask alone keeps what is behind an end out.
+  ValueId read(std::size_t i) const { return read_.at(i); }
+  // (N, S)
+  ValueId key_mask() const {
+    const ir::Type type = e_.graph.type(behind_);
+    return ops::reshape(e_.graph, behind_, {type.shape[0], type.shape[1]}, type.batched);
+  }
+  ValueId result(ValueId y) const { return behind_ != ir::kNone && is_self_ ? zero_behind(y) : y; }
+
+ private:
+  ValueId zero_behind(ValueId x) const {
+    const ValueId zero = ops::filled(e_.graph, {e_.graph.type(x).data_type, {1, 1, 1}, false}, 0);
+    return ops::apply1(e_.graph, ir::Op::select, ir::SelectAttributes{}, {behind_, zero, x});
+  }
+
+  Emitter& e_;
+  bool is_self_;
+  ValueId behind_ = ir::kNone;  // (N, S, 1)
+  std::array<ValueId, 3> read_{};
+};
+
 }  // namespace
 
 MultiheadAttentionDescriptor::MultiheadAttentionDescriptor(std::int64_t model, std::int64_t heads)
@@ -182,6 +227,13 @@ void MultiheadAttentionDescriptor::check() const {
   if (model_dimension % head_count != 0) {
     refuse_attention("expected a model dimension divisible by " + std::to_string(head_count) +
                      " heads but got " + std::to_string(model_dimension));
+  }
+  if (causal && (has_attention_biases || adds_zero_attention)) {
+    refuse_attention(
+        std::string("expected no rows appended to keys of causal attention, as they ") +
+        "have no position, but got " +
+        (has_attention_biases ? "has_attention_biases" : "adds_zero_attention") +
+        "; an attention mask (1, L, S) masks no appended rows");
   }
 }
 
@@ -257,7 +309,8 @@ std::vector<std::pair<std::string, TensorPtr>> MultiheadAttention::named_paramet
 std::string MultiheadAttention::description() const {
   return "MultiheadAttention " + std::to_string(descriptor_.model_dimension) + ", " +
          std::to_string(descriptor_.head_count) +
-         (descriptor_.head_count == 1 ? " head" : " heads");
+         (descriptor_.head_count == 1 ? " head" : " heads") +
+         (descriptor_.causal ? ", causal" : "");
 }
 
 void MultiheadAttention::emit(Emitter& e) const {
@@ -267,9 +320,10 @@ void MultiheadAttention::emit(Emitter& e) const {
     return projected(e, x, weights_[i].tensor, biases_.empty() ? nullptr : biases_[i].tensor,
                      d.model_dimension);
   };
+  const Endings endings(e, masks.lengths);
   std::vector<ValueId> inputs;
   for (std::size_t i = 0; i < 3; ++i) {
-    ValueId x = project(e.sources[i], i);
+    ValueId x = project(endings.read(i), i);
     if (i > 0) {
       x = with_rows(e, x, attention_biases_.empty() ? nullptr : attention_biases_[i - 1].tensor,
                     d.adds_zero_attention);
@@ -279,8 +333,10 @@ void MultiheadAttention::emit(Emitter& e) const {
   ir::AttentionAttributes attributes;
   attributes.heads = d.head_count;
   attributes.scale = 1 / std::sqrt(static_cast<double>(d.head_dimension()));
-  attributes.has_key_mask = masks.of_keys != 0;
+  attributes.has_key_mask = masks.of_keys != 0 || masks.lengths != 0;
   attributes.has_mask = masks.of_queries != 0;
+  attributes.causal = d.causal;
+  if (masks.lengths != 0) inputs.push_back(endings.key_mask());
   for (std::size_t i : {masks.of_keys, masks.of_queries}) {
     if (i != 0) inputs.push_back(e.sources[i]);
   }
@@ -293,7 +349,7 @@ void MultiheadAttention::emit(Emitter& e) const {
     }
   }
   const ValueId y = ops::apply1(e.graph, ir::Op::attention, attributes, std::move(inputs));
-  e.result(project(y, kOutput));
+  e.result(endings.result(project(y, kOutput)));
 }
 
 }  // namespace traingraph

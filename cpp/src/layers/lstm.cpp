@@ -100,7 +100,7 @@ ValueId joined(Emitter& e, const std::vector<ValueId>& parts, int axis) {
 // The sources of a node by what they are.
 struct Sources {
   ValueId x = kNone, hidden = kNone, cell = kNone;
-  LSTMSequences sequences{};
+  Sequences sequences{};
 };
 
 void check_state(const Emitter& e, std::size_t i, const char* what, const LSTMDescriptor& d,
@@ -113,23 +113,10 @@ void check_state(const Emitter& e, std::size_t i, const char* what, const LSTMDe
 }
 
 // (N) of int32: the last source, or those that the tensor of x has.
-ValueId lengths_of(Emitter& e, const LSTMSequences& s) {
+ValueId lengths_of(Emitter& e, const Sequences& s) {
   const std::size_t count = e.sources.size();
   if (count == 2 || count == 4) {
-    const ir::Type type = e.type(count - 1);
-    if (type.data_type != DataType::kInt32) {
-      throw DataTypeError(
-          layer_message(e, std::string("expected lengths of int32 as the last source but got ") +
-                               name(type.data_type)));
-    }
-    if (type.elements() != s.sequences) {
-      e.fail_shape("expected " + std::to_string(s.sequences) +
-                   " lengths, one per sequence, but "
-                   "got " +
-                   to_string(type.shape));
-    }
-    return ops::reshape(e.graph, e.sources[count - 1], {s.sequences},
-                        type.batched && type.shape[0] == s.sequences);
+    return given_lengths(e, count - 1, s.sequences);
   }
   if (e.sequence_lengths.empty() || e.sequence_lengths[0].empty()) return kNone;
   const Shape& known = e.sequence_lengths[0];
@@ -292,7 +279,7 @@ std::string LSTM::description() const {
 void LSTM::emit(Emitter& e) const {
   const LSTMDescriptor& d = descriptor_;
   const Sources sources = sources_of(e, d);
-  const LSTMSequences& s = sources.sequences;
+  const Sequences& s = sources.sequences;
   const std::vector<ir::ScalarList> functions = functions_of(gate_activations_, output_activation_);
   const std::vector<std::size_t> peepholes = trained_peepholes();
   // Those of the gates of one layer and direction, one below the other.

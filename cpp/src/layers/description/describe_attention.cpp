@@ -13,6 +13,8 @@ const ClassDescription& MultiheadAttentionDescriptor::class_description() {
   using Count = std::int64_t;
   const auto model = argument<Count>("model_dimension", "E: elements of a query.", &kOneOrMore);
   const auto heads = argument<Count>("head_count", "Heads; they divide E.", &kOneOrMore);
+  constexpr const char* kCausal = "Whether key j is masked for query i where j > i.";
+  const auto causal = argument("causal", false, kCausal);
   static const ClassDescription description =
       Describing<D>("MLCMultiheadAttentionDescriptor", "Sizes of multi-head attention.")
           .property("model_dimension", &D::model_dimension, "E: elements of a query.")
@@ -31,6 +33,7 @@ const ClassDescription& MultiheadAttentionDescriptor::class_description() {
                     "Whether a row of biases is appended to keys and to values.")
           .property("adds_zero_attention", &D::adds_zero_attention,
                     "Whether a row of zeros is appended to keys and to values.")
+          .property("causal", &D::causal, kCausal)
           .form({model, argument<Count>("key_dimension", "K: elements of a key.", &kOneOrMore),
                  argument<Count>("value_dimension", "V: elements of a value.", &kOneOrMore), heads,
                  argument("dropout", 0.0f, "The probability with which a weight of a key vanishes.",
@@ -39,7 +42,8 @@ const ClassDescription& MultiheadAttentionDescriptor::class_description() {
                  argument("has_attention_biases", false,
                           "Whether a row of biases is appended to keys and to values."),
                  argument("adds_zero_attention", false,
-                          "Whether a row of zeros is appended to keys and to values.")},
+                          "Whether a row of zeros is appended to keys and to values."),
+                 causal},
                 [](const Given& given) {
                   D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
                   d.key_dimension = given.get<Count>("key_dimension");
@@ -48,18 +52,22 @@ const ClassDescription& MultiheadAttentionDescriptor::class_description() {
                   d.has_biases = given.get<bool>("has_biases");
                   d.has_attention_biases = given.get<bool>("has_attention_biases");
                   d.adds_zero_attention = given.get<bool>("adds_zero_attention");
+                  d.causal = given.get<bool>("causal");
                   d.check();
                   return d;
                 })
-          .form({model, heads},
+          .form({model, heads, causal},
                 [](const Given& given) {
-                  const D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
+                  D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
+                  d.causal = given.get<bool>("causal");
                   d.check();
                   return d;
                 })
           .text(
-              "Without key and value dimensions both are the model dimension. Errors: a number "
-              "outside its range, and heads that do not divide the model dimension.");
+              "Without key and value dimensions both are the model dimension. causal is an "
+              "addition to ML Compute. Errors: a number outside its range, heads that do not "
+              "divide "
+              "the model dimension, and rows appended to keys of causal attention.");
   return description;
 }
 
@@ -110,12 +118,18 @@ const ClassDescription& MultiheadAttention::class_description() {
           .text(
               "Without weights the layer makes its own: Glorot-uniform with real fans, biases "
               "zero. Shapes: query (N, L, E), key (N, S, K), value (N, S, V), maybe a boolean key "
-              "mask (N, S), maybe an attention mask (1, L, S) or (N * heads, L, S), whose row n * "
+              "mask (N, S) or int32 lengths (N), maybe an attention mask (1, L, S) or (N * heads, "
+              "L, S), whose row n * "
               "heads + h is of sample n and head h; a fourth source of rank 3 is the attention "
               "mask. The result is (N, L, E). Formula: x Wᵀ + b projects query, key and value, of "
               "which head h has the elements h d to (h + 1) d, d = E / heads; of each head "
               "softmax(q kᵀ / sqrt(d) + mask) v; the heads beside each other are projected once "
-              "more. True in a mask: that key is ignored. A mask of numbers is added. Rows of "
+              "more. True in a mask: that key is ignored. A mask of numbers is added. Causal, an "
+              "addition to ML Compute: key j of query i is ignored where j > i. Lengths, an "
+              "addition "
+              "too, are from 0 to S: keys and values behind are not read and have no gradient; "
+              "where "
+              "one tensor is query and key, its result is zero there. Rows of "
               "biases and of zeros that are appended to keys and values are never masked. Where "
               "all keys of a query are masked, zeros stand for the values of its heads, and no "
               "gradient "
