@@ -59,12 +59,20 @@ class TRAINGRAPH_API Block {
              (!std::same_as<F, Block>)
   Block(F function) : Block(of_function("function", std::move(function))) {}
   static Block of_function(std::string text, Function function);
+  // One that makes something of the lengths of sequences, which are null where a call gives none.
+  using MakeOfSequences =
+      std::function<TensorPtr(const GraphPtr& graph, const TensorPtr& x, const TensorPtr& lengths)>;
+  static Block of_sequences(std::string text, MakeOfSequences make);
 
   // Errors name the block and the shape that it was given.
   TensorPtr operator()(const GraphPtr& graph, const TensorPtr& x,
                        bool before_rectifier = false) const;
+  // Over sequences (N, T, C) of these lengths: N numbers of int32 from 0 to T. Raises
+  // InvalidArgument for a block without use for them; attention and lstm have one.
+  TensorPtr operator()(const GraphPtr& graph, const TensorPtr& x, const TensorPtr& lengths) const;
   // In a network of values.
   Value operator()(const Value& x) const;
+  Value operator()(const Value& x, const Value& lengths) const;
   // "dense(128)"
   const std::string& text() const { return text_; }
   Kind kind() const { return kind_; }
@@ -74,10 +82,13 @@ class TRAINGRAPH_API Block {
 
  private:
   static Block of_layer(LayerPtr layer);
+  void expect_call(const GraphPtr& graph, const TensorPtr& x) const;
+  void expect_sequences() const;
   friend Block shared(std::vector<Block> blocks);
 
   std::string text_;
   std::shared_ptr<const Make> make_;  // shared: a block in a block in a block is copied at once
+  std::shared_ptr<const MakeOfSequences> make_of_sequences_;  // null of others
   Kind kind_;
   std::shared_ptr<SharedLayers> shared_layers_;
 };
@@ -169,7 +180,8 @@ struct LstmOptions {
   float dropout = 0;               // between layers
   bool returns_sequences = false;  // else the last step, (N, features)
 };
-// Of sequences (N, T, C). Weights are Glorot-uniform; biases 0, of forget gates 1.
+// Of sequences (N, T, C), also called with lengths. Weights are Glorot-uniform; biases 0, of forget
+// gates 1.
 TRAINGRAPH_API Block lstm(std::int64_t hidden, LstmOptions options = {});
 TRAINGRAPH_API Block lstm(std::int64_t inputs, std::int64_t hidden, LstmOptions options = {});
 
@@ -190,8 +202,10 @@ TRAINGRAPH_API Block positional_embedding();
 struct AttentionOptions {
   float dropout = 0;  // of probabilities
   bool bias = true;
+  bool causal = false;  // a step reads itself and those before it
 };
-// Multi-head attention of sequences (N, T, C) over themselves.
+// Multi-head attention of sequences (N, T, C) over themselves. Called with lengths it reads no step
+// behind them, and gives zeros there.
 TRAINGRAPH_API Block attention(std::int64_t heads, AttentionOptions options = {});
 TRAINGRAPH_API Block attention(std::int64_t inputs, std::int64_t heads,
                                AttentionOptions options = {});

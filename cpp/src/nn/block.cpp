@@ -74,15 +74,43 @@ Block Block::of_function(std::string text, Function function) {
           }};
 }
 
-TensorPtr Block::operator()(const GraphPtr& graph, const TensorPtr& x,
-                            bool before_rectifier) const {
+Block Block::of_sequences(std::string text, MakeOfSequences make) {
+  const auto shared = std::make_shared<const MakeOfSequences>(std::move(make));
+  Block block(std::move(text), [shared](const GraphPtr& graph, const TensorPtr& x, bool) {
+    return (*shared)(graph, x, nullptr);
+  });
+  block.make_of_sequences_ = shared;
+  return block;
+}
+
+void Block::expect_call(const GraphPtr& graph, const TensorPtr& x) const {
   if (graph == nullptr) throw InvalidArgument("[" + text_ + "] expected a graph but got none");
   if (x == nullptr) throw InvalidArgument("[" + text_ + "] expected a tensor but got none");
+}
+
+void Block::expect_sequences() const {
+  if (make_of_sequences_ != nullptr) return;
+  throw InvalidArgument("[" + text_ +
+                        "] expected one source but got lengths too, which attention " +
+                        "and lstm take where they are called themselves");
+}
+
+TensorPtr Block::operator()(const GraphPtr& graph, const TensorPtr& x,
+                            bool before_rectifier) const {
+  expect_call(graph, x);
   TensorPtr result = (*make_)(graph, x, before_rectifier);
   if (result == nullptr) {
     throw InvalidArgument("[" + text_ + "] expected a tensor as its result but got none");
   }
   return result;
+}
+
+TensorPtr Block::operator()(const GraphPtr& graph, const TensorPtr& x,
+                            const TensorPtr& lengths) const {
+  expect_call(graph, x);
+  expect_sequences();
+  if (lengths == nullptr) throw InvalidArgument("[" + text_ + "] expected lengths but got none");
+  return (*make_of_sequences_)(graph, x, lengths);
 }
 
 Block sequential(std::vector<Block> blocks) {

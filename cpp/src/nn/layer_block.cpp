@@ -1,3 +1,4 @@
+// Errors that name a block, and parameters in the type of its source.
 #include "nn/layer_block.h"
 
 #include <algorithm>
@@ -10,6 +11,19 @@ template <class E>
   const std::string message = error.what();
   if (message.starts_with("[" + text + "]")) throw;
   throw E(message + " in block " + text + " over " + to_string(x->descriptor().shape));
+}
+
+template <class F>
+TensorPtr named(const std::string& text, const TensorPtr& x, const F& make) {
+  try {
+    return make();
+  } catch (const ShapeError& error) {
+    name_block(text, x, error);
+  } catch (const DataTypeError& error) {
+    name_block(text, x, error);
+  } catch (const InvalidArgument& error) {
+    name_block(text, x, error);
+  }
 }
 
 }  // namespace
@@ -38,17 +52,24 @@ Block layer_block(const std::string& text, Block::Make make, Block::Kind kind) {
   return {text,
           [text, make = std::move(make)](const GraphPtr& graph, const TensorPtr& x,
                                          bool before_rectifier) {
-            try {
-              return make(graph, x, before_rectifier);
-            } catch (const ShapeError& error) {
-              name_block(text, x, error);
-            } catch (const DataTypeError& error) {
-              name_block(text, x, error);
-            } catch (const InvalidArgument& error) {
-              name_block(text, x, error);
-            }
+            return named(text, x, [&] { return make(graph, x, before_rectifier); });
           },
           kind};
+}
+
+Block sequence_block(const std::string& text, Block::MakeOfSequences make) {
+  return Block::of_sequences(text, [text, make = std::move(make)](const GraphPtr& graph,
+                                                                  const TensorPtr& x,
+                                                                  const TensorPtr& lengths) {
+    return named(text, x, [&] {
+      if (lengths != nullptr && lengths->descriptor().data_type != DataType::kInt32) {
+        const TensorDescriptor& given = lengths->descriptor();
+        throw DataTypeError("[" + text + "] expected lengths of int32, one for each sequence, " +
+                            "but got " + name(given.data_type) + " " + to_string(given.shape));
+      }
+      return make(graph, x, lengths);
+    });
+  });
 }
 
 }  // namespace traingraph::nn

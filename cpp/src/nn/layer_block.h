@@ -46,6 +46,9 @@ std::string call_text(const std::string& name, const Parts&... parts) {
 Block layer_block(const std::string& text, Block::Make make,
                   Block::Kind kind = Block::Kind::kOther);
 
+// The same of a block that reads lengths, which are int32 or null.
+Block sequence_block(const std::string& text, Block::MakeOfSequences make);
+
 // The numbers of a new layer's parameters, in float64 where its source is.
 TensorPtr like_source(const TensorPtr& x, const TensorPtr& made);
 std::vector<TensorPtr> like_source(const TensorPtr& x, std::vector<TensorPtr> made);

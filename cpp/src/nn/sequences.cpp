@@ -40,9 +40,14 @@ LayerPtr make_lstm(const TensorPtr& x, const LSTMDescriptor& d) {
                                 std::vector<TensorPtr>{}, like_source(x, biases));
 }
 
+std::vector<TensorPtr> with_lengths(std::vector<TensorPtr> sources, const TensorPtr& lengths) {
+  if (lengths != nullptr) sources.push_back(lengths);
+  return sources;
+}
+
 Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, std::int64_t hidden,
                  const LstmOptions& options) {
-  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, const TensorPtr& lengths) {
     LSTMDescriptor d;
     d.input_size = channels_of(text, inputs, x);
     d.hidden_size = hidden;
@@ -51,11 +56,11 @@ Block lstm_block(const std::string& text, std::optional<std::int64_t> inputs, st
     d.dropout = options.dropout;
     d.returns_sequences = options.returns_sequences;
     d.check("LSTM");
-    TensorPtr result = graph->node(make_lstm(x, d), x);
+    TensorPtr result = graph->node(make_lstm(x, d), with_lengths({x}, lengths));
     if (options.returns_sequences) return result;
     return graph->reshape({x->descriptor().shape.front(), d.features()}, result);
   };
-  return layer_block(text, make);
+  return sequence_block(text, make);
 }
 
 // The gates of GRU and what they make, of sequences (N, T, C) that are projected at once:
@@ -123,16 +128,17 @@ class Gru {
 
 Block attention_block(const std::string& text, std::optional<std::int64_t> inputs,
                       std::int64_t heads, const AttentionOptions& options) {
-  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, bool) {
+  const auto make = [=](const GraphPtr& graph, const TensorPtr& x, const TensorPtr& lengths) {
     MultiheadAttentionDescriptor d(channels_of(text, inputs, x), heads);
     d.dropout = options.dropout;
     d.has_biases = options.bias;
+    d.causal = options.causal;
     const MultiheadAttention own(d);
     return graph->node(std::make_shared<MultiheadAttention>(d, like_source(x, own.weights()),
                                                             like_source(x, own.biases())),
-                       std::vector<TensorPtr>{x, x, x});
+                       with_lengths({x, x, x}, lengths));
   };
-  return layer_block(text, make);
+  return sequence_block(text, make);
 }
 
 }  // namespace

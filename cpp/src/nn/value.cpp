@@ -92,6 +92,20 @@ Value Block::operator()(const Value& x) const {
       kind()));
 }
 
+Value Block::operator()(const Value& x, const Value& lengths) const {
+  expect_sequences();
+  const auto& given = lengths.expression()->input;
+  if (given && given->options.data_type != DataType::kInt32) {
+    throw DataTypeError("[" + text() + "] expected lengths of int32 behind the source but got " +
+                        lengths.text() + " of " + name(given->options.data_type) +
+                        "; attention reads its one source as query, key and value");
+  }
+  return made(text(), {x, lengths},
+              [block = *this](Drawing& drawing, const Sources& sources, bool) {
+                return block(drawing.graph, sources[0], sources[1]);
+              });
+}
+
 Value operator+(const Value& a, const Value& b) {
   return elements<Arithmetic>("add", {a, b}, Operation::kAdd);
 }

@@ -1,7 +1,5 @@
 // The short forms of traingraph::nn.
 #include "bindings.h"
-#include "classes/bound_class.h"
-#include "classes/described_class.h"
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/enums.h"

@@ -21,7 +21,8 @@ Block make_lstm(const Arguments& given) {
 }
 
 Block make_attention(const Arguments& given) {
-  const nn::AttentionOptions options{given.get<float>("dropout"), given.get<bool>("bias")};
+  const nn::AttentionOptions options{given.get<float>("dropout"), given.get<bool>("bias"),
+                                     given.get<bool>("causal")};
   const auto heads = given.get<Count>("heads");
   return given.form() == 0 ? nn::attention(heads, options)
                            : nn::attention(given.get<Count>("inputs"), heads, options);
@@ -36,7 +37,8 @@ void bind_nn_sequences(py::module_& module) {
   def_function(module, "lstm", "Block", {lstm, "inputs: int, " + lstm},
                "MLCLSTMLayer with Glorot-uniform weights and biases 0, of forget gates 1. Shapes: "
                "(N, T, C) to the last step (N, features), or to (N, T, features) with "
-               "returns_sequences. Errors: ValueError.",
+               "returns_sequences. Called with int32 lengths (N), which descend, it reads no step "
+               "behind them. Errors: ValueError.",
                make_lstm);
   def_function(module, "gru", "Block", {"hidden: int, *, returns_sequences: bool = False"},
                "A gated recurrent unit made of layers for each step, with Glorot-uniform weights "
@@ -61,10 +63,13 @@ void bind_nn_sequences(py::module_& module) {
                                       given.optional<Count>("padding_index"),
                                       given.get<DataType>("data_type"));
                });
-  const std::string attention = "heads: int, *, dropout: float = 0.0, bias: bool = True";
+  const std::string attention =
+      "heads: int, *, dropout: float = 0.0, bias: bool = True, causal: bool = False";
   def_function(module, "attention", "Block", {attention, "inputs: int, " + attention},
-               "MLCMultiheadAttentionLayer whose source is query, key and value. Shapes: (N, T, C) "
-               "to the same. Errors: ValueError.",
+               "MLCMultiheadAttentionLayer whose source is query, key and value; causal, a step "
+               "reads itself and those before it. Called with int32 lengths (N) it reads no step "
+               "behind them and gives zeros there. Shapes: (N, T, C) to the same. Errors: "
+               "ValueError.",
                make_attention);
   def_function(module, "permute", "Block", {"axes: Sequence[int]"},
                "MLCTransposeLayer to this order of a sample's axes; 1 is the first one behind "
