@@ -116,6 +116,20 @@ const std::map<std::string, void (*)()>& mistakes() {
       {"nn.model([nn.lstm(4)], input=8)", [] { nn::model({nn::lstm(4)}, {.input = {8}}); }},
       {"nn.model([nn.attention(3)], input=(8, 4))",
        [] { nn::model({nn::attention(3)}, {.input = {8, 4}}); }},
+      {"nn.dense(4)(nn.Input(8), nn.Input(1))",
+       [] { nn::dense(4)(nn::input({8}), nn::input({1})); }},
+      {"nn.attention(2)(graph, tg.MLCTensor(shape=[2, 5, 4]), lengths=tensor)",
+       [] {
+         const TensorPtr sequences = Tensor::create(TensorDescriptor({2, 5, 4}));
+         nn::attention(2)(std::make_shared<Graph>(), sequences, tensor());
+       }},
+      {"tg.MLCMultiheadAttentionDescriptor(model_dimension=4, key_dimension=4, value_dimension=4, "
+       "head_count=2, adds_zero_attention=True, causal=True)",
+       [] {
+         MultiheadAttentionDescriptor d(4, 2);
+         d.adds_zero_attention = d.causal = true;
+         d.check();
+       }},
       {"nn.model([nn.group_norm(2)], input=(3, 2, 2))",
        [] { nn::model({nn::group_norm(2)}, {.input = {3, 2, 2}}); }},
       {"nn.model([nn.dense(4)], input=(2, 2, 2, 2))",

@@ -65,6 +65,8 @@ CLASSES: dict[str, Make] = {
     "attention": stack(
         [nn.embedding(20, 8), nn.positional_embedding(),
          nn.residual([nn.layer_norm(), nn.attention(2)]), nn.flatten(), nn.dense(4)], 7),
+    "causal attention": stack(
+        [nn.attention(2, causal=True, dropout=0.2), nn.flatten(), nn.dense(4)], (7, 6)),
 }  # fmt: skip
 
 
@@ -72,7 +74,7 @@ def data_of(name: str, rows: int, seed: int) -> tuple[Arrays, Arrays, Arrays]:
     rng = np.random.default_rng(seed)
     shapes: dict[str, tuple[int, ...]] = {
         "convolution": (2, 8, 8), "batch norm": (2, 8, 8), "group norm": (2, 8, 8),
-        "lstm": (7, 6), "gru": (7, 6), "attention": (7,),
+        "lstm": (7, 6), "gru": (7, 6), "attention": (7,), "causal attention": (7, 6),
     }  # fmt: skip
     shape = (rows, *shapes.get(name, (6,)))
     x = rng.normal(size=shape).astype(np.float32)

@@ -65,7 +65,8 @@ def attention(choice: Choice) -> Sample:
     count, length, keys, (model, key, value) = ATTENTION[choice["size"]]
     heads, biases = choice["heads"], choice["biases"]
     options = {"heads": heads, "biases": biases, "rows": choice["rows"], "zero": choice["zero"],
-               "weights": choice["weights"], "dropout": choice["dropout"]}  # fmt: skip
+               "weights": choice["weights"], "dropout": choice["dropout"],
+               "causal": choice.get("causal", False)}  # fmt: skip
     sources = [Values([count, length, model], -1, 1), Values([count, keys, key], -1, 1),
                Values([count, keys, value], -1, 1)]  # fmt: skip
     random = np.random.default_rng(5)
@@ -86,6 +87,11 @@ def attention(choice: Choice) -> Sample:
     return sample("MLCMultiheadAttentionLayer", options, sources, is_random=choice["dropout"] > 0)
 
 
+def causal_attention(choice: Choice) -> Sample:
+    """It has no appended rows."""
+    return attention({"rows": False, "zero": False, "weights": "matrix", "causal": True, **choice})
+
+
 BOTH = [False, True]
 SIZES = ["odd", "ones", "vector", "large"]
 ROWS = [
@@ -98,4 +104,7 @@ ROWS = [
         "rows": BOTH, "zero": BOTH, "weights": ["matrix", "image"], "key_mask": BOTH,
         "mask": ["", "booleans", "booleans of each", "numbers", "numbers of each"],
         "dropout": [0.0, 0.25]}, attention),
+    Row("MLCMultiheadAttentionLayer", "causal", {"size": SIZES, "heads": [1, 3], "biases": BOTH,
+        "key_mask": BOTH, "mask": ["", "booleans", "numbers of each"], "dropout": [0.0, 0.25]},
+        causal_attention),
 ]  # fmt: skip

@@ -233,7 +233,7 @@ void MultiheadAttentionDescriptor::check() const {
         std::string("expected no rows appended to keys of causal attention, as they ") +
         "have no position, but got " +
         (has_attention_biases ? "has_attention_biases" : "adds_zero_attention") +
-        "; an attention mask (1, L, S) masks no appended rows");
+        "; without causal, an attention mask (1, L, S) masks later keys beside them");
   }
 }
 
