@@ -95,7 +95,7 @@ def test_what_lengths_are_refused() -> None:
         TypeError, match="got a Value and a Value; a block reads one, and attention"
     ):
         nn.attention(2)(x, lengths, lengths=lengths)
-    with pytest.raises(TypeError, match="but got a Value and '.*MLCTensor'; a block reads one"):
+    with pytest.raises(TypeError, match=r"but got a Value and '.*MLCTensor'; a block reads one"):
         nn.attention(2)(x, tg.MLCTensor(shape=[4], data_type="int32"))
     text = r"\[{}\(2\)\] expected lengths of int32 behind the source but got Input.* of float32"
     for block, name in ((nn.attention(2), "attention"), (nn.lstm(2), "lstm")):
