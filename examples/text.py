@@ -50,23 +50,9 @@ class Batches:
             yield pieces(TRAIN, rng.integers(0, len(TRAIN) - CONTEXT, BATCH))
 
 
-def causal_attention(graph: tg.MLCGraph, x: tg.MLCTensor) -> tg.MLCTensor:
-    """Each step attends to itself and to those before it: True in the mask hides a step."""
-    later = tg.MLCTensor(data=np.triu(np.ones((1, CONTEXT, CONTEXT), bool), 1))
-    sizes = tg.MLCMultiheadAttentionDescriptor(
-        model_dimension=WIDTH,
-        key_dimension=WIDTH,
-        value_dimension=WIDTH,
-        head_count=HEADS,
-        has_biases=False,
-    )
-    layer = tg.MLCMultiheadAttentionLayer(descriptor=sizes)
-    return graph.node(layer, sources=[x, x, x, later])
-
-
 def network() -> tg.MLCTrainingGraph:
     layer = [
-        nn.residual([nn.layer_norm(), causal_attention]),
+        nn.residual([nn.layer_norm(), nn.attention(HEADS, bias=False, causal=True)]),
         nn.residual([nn.layer_norm(), nn.dense(4 * WIDTH, activation="gelu_erf"), nn.dense(WIDTH)]),
     ]
     return nn.model(
