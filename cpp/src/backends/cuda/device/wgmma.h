@@ -191,22 +191,32 @@ __device__ Fragments<kSteps> transposed_fragments(const std::byte* tile, int par
 }
 
 #ifdef TRAINGRAPH_WGMMA
-// The instruction over sums %0 to %31. `places` are the operand numbers of a and b.
-#define TRAINGRAPH_WGMMA_K8(places, ...)                                                          \
-  asm volatile(                                                                                   \
-      "wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 {"                                     \
-      "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                    \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, " places  \
-      ", 1, 1, 1;"                                                                                \
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),       \
-        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),     \
-        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), \
-        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
-        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), \
-        "+f"(sum[30]), "+f"(sum[31])                                                              \
-      : __VA_ARGS__)
+// 64 x 64 sums as operands 0 to 31.
+#define TRAINGRAPH_SUM_NAMES                                                          \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, " \
+  "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define TRAINGRAPH_FOUR_SUMS(i) "+f"(sum[i]), "+f"(sum[i + 1]), "+f"(sum[i + 2]), "+f"(sum[i + 3])
+#define TRAINGRAPH_SUMS                                                             \
+  TRAINGRAPH_FOUR_SUMS(0), TRAINGRAPH_FOUR_SUMS(4), TRAINGRAPH_FOUR_SUMS(8),        \
+      TRAINGRAPH_FOUR_SUMS(12), TRAINGRAPH_FOUR_SUMS(16), TRAINGRAPH_FOUR_SUMS(20), \
+      TRAINGRAPH_FOUR_SUMS(24), TRAINGRAPH_FOUR_SUMS(28)
+// `places` are the operand numbers of a and b.
+#define TRAINGRAPH_WGMMA_K8(places, ...)                                                   \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n64k8.f32.tf32.tf32 " TRAINGRAPH_SUM_NAMES \
+               ", " places ", 1, 1, 1;"                                                    \
+               : TRAINGRAPH_SUMS                                                           \
+               : __VA_ARGS__)
+#define TRAINGRAPH_WGMMA_K16(type)                                                         \
+  asm volatile(                                                                            \
+      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                                   \
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " TRAINGRAPH_SUM_NAMES \
+      ", {%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}"                                   \
+      : TRAINGRAPH_SUMS                                                                    \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1 : 0),             \
+        "n"(kTransposed ? 1 : 0))
 #else
 #define TRAINGRAPH_WGMMA_K8(places, ...)
+#define TRAINGRAPH_WGMMA_K16(type)
 #endif
 
 // sum (64 x 64) += a (64 rows) b (64 rows)ᵀ over 8 floats, for the four warps of a warpgroup. With
@@ -219,37 +229,23 @@ __device__ inline void multiply_k8(float (&sum)[32], const std::uint32_t (&a)[4]
   TRAINGRAPH_WGMMA_K8("{%32, %33, %34, %35}, %36", "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]),
                       "l"(b));
 }
-#undef TRAINGRAPH_WGMMA_K8
 
 // sum (64 x 64) = or += a (64 rows) b over 16 elements of 16 bits, a in registers as of mma. b has
 // 64 rows of 64 elements: columns of the product, or with kTransposed its depth.
 template <class S, bool kTransposed>
 __device__ void multiply_k16(float (&sum)[32], const std::uint32_t (&a)[4], std::uint64_t b,
                              bool adds) {
-#ifdef TRAINGRAPH_WGMMA
-#define TRAINGRAPH_WGMMA_K16(type)                                                                \
-  asm volatile(                                                                                   \
-      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                                          \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type                                 \
-      " {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                  \
-      "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "         \
-      "{%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}"                                            \
-      : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3]), "+f"(sum[4]), "+f"(sum[5]),       \
-        "+f"(sum[6]), "+f"(sum[7]), "+f"(sum[8]), "+f"(sum[9]), "+f"(sum[10]), "+f"(sum[11]),     \
-        "+f"(sum[12]), "+f"(sum[13]), "+f"(sum[14]), "+f"(sum[15]), "+f"(sum[16]), "+f"(sum[17]), \
-        "+f"(sum[18]), "+f"(sum[19]), "+f"(sum[20]), "+f"(sum[21]), "+f"(sum[22]), "+f"(sum[23]), \
-        "+f"(sum[24]), "+f"(sum[25]), "+f"(sum[26]), "+f"(sum[27]), "+f"(sum[28]), "+f"(sum[29]), \
-        "+f"(sum[30]), "+f"(sum[31])                                                              \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1 : 0),                    \
-        "n"(kTransposed ? 1 : 0))
   if constexpr (std::is_same_v<S, __half>) {
     TRAINGRAPH_WGMMA_K16("f16");
   } else {
     TRAINGRAPH_WGMMA_K16("bf16");
   }
-#undef TRAINGRAPH_WGMMA_K16
-#endif
 }
+#undef TRAINGRAPH_WGMMA_K16
+#undef TRAINGRAPH_WGMMA_K8
+#undef TRAINGRAPH_SUMS
+#undef TRAINGRAPH_FOUR_SUMS
+#undef TRAINGRAPH_SUM_NAMES
 
 // Issues so many products as one group. Sums are valid after wait_for_wgmma().
 template <int kSteps, class Multiply>
