@@ -159,7 +159,7 @@ def test_weights_that_are_missing() -> None:
         return network
 
     ones = np.ones(90, np.float32)
-    text = "[{}] expected data for 'w' but none was given"
+    text = "[{}] expected data for 'w' (label weights) but none was given"
     network = weighed()
     with pytest.raises(ValueError, match=re.escape(text.format("fit") + " in the validation")):
         network.fit(X, Y, label_weights=ones, validation=(X, Y))
