@@ -143,3 +143,94 @@ def test_entries_of_no_callback_are_refused(name: str, tmp_path: Path) -> None:
     safetensors.save_file(safetensors.load_file(path) | {name: np.array(1)}, path)
     with pytest.raises(ValueError, match=re.escape(f"no '{name}' but got one")):
         model().load(path)
+
+
+class Once:
+    """Raises the first time that it is called."""
+
+    def __init__(self) -> None:
+        self.heard: list[int] = []
+
+    def __call__(self, epoch: tg.Epoch) -> None:
+        self.heard.append(epoch.number)
+        if len(self.heard) == 1:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_all_hear_of_the_epoch_that_ends_a_fit(by_path: bool, tmp_path: Path) -> None:
+    once, table = Once(), tmp_path / "rows.csv"
+    callbacks = [lambda _: False, once, tg.CSVLog(path=str(table))]
+    network = model()
+    with pytest.raises(KeyboardInterrupt):
+        run(network, callbacks)
+    if by_path:
+        network.save(tmp_path / "kept")
+        network = model()
+    epochs = run(network, callbacks, resume=str(tmp_path / "kept") if by_path else True)
+    assert [epoch.number for epoch in epochs] == [1]
+    assert once.heard == [1, 1]
+    assert [row["epoch"] for row in csv.DictReader(table.open())] == ["1"]
+    assert run(network, [], first_epoch=4)[0].number == 4
+
+
+def test_a_file_that_could_not_be_written_is_written_when_the_fit_goes_on(tmp_path: Path) -> None:
+    folder, network = tmp_path / "files", model()
+    folder.mkdir()
+    callbacks = [tg.Checkpoint(path=str(folder / "kept"))]
+
+    def removing(epoch: tg.Epoch) -> None:
+        if epoch.number == 4:
+            (folder / "kept").unlink()
+            folder.rmdir()
+
+    with pytest.raises(OSError, match="kept"):
+        run(network, [removing, *callbacks])
+    folder.mkdir()
+    assert run(network, callbacks, resume=True) == []
+    other = model()
+    other.load(folder / "kept")
+    kept = other.state()
+    for name, value in network.state().items():
+        np.testing.assert_array_equal(value, kept[name])
+
+
+@pytest.mark.parametrize("other", [{"restores_best": False}, {"min_delta": 0.5}])
+def test_an_early_stopping_of_other_settings_takes_nothing(
+    other: dict[str, Any], tmp_path: Path
+) -> None:
+    network = interrupted([tg.EarlyStopping(patience=9)], tmp_path / "kept")
+    text = re.escape("EarlyStopping(monitor='loss', ")
+    with pytest.raises(ValueError, match=rf"EarlyStopping\(monitor='loss'\), as .* got {text}"):
+        run(network, [tg.EarlyStopping(patience=9, **other)], resume=True)
+    run(network, [tg.EarlyStopping(patience=3)], resume=True)  # how long it waits may change
+
+
+@pytest.mark.parametrize("by_path", [False, True])
+def test_an_epoch_keeps_its_rate_where_a_callback_has_changed_it(
+    by_path: bool, tmp_path: Path
+) -> None:
+    def rates(interrupts: bool) -> list[float]:
+        network, heard = model(), []
+
+        def halving(_: tg.Epoch) -> None:
+            network.optimizer.learning_rate /= 2
+
+        def noting(epoch: tg.Epoch) -> None:
+            heard.append(epoch.learning_rate)
+
+        once = Once() if interrupts else (lambda _: None)
+        try:
+            run(network, [halving, once, noting])
+        except KeyboardInterrupt:
+            if by_path:
+                network.save(tmp_path / "kept")
+                network = model()
+            run(
+                network,
+                [halving, once, noting],
+                resume=str(tmp_path / "kept") if by_path else True,
+            )
+        return heard
+
+    assert rates(True) == rates(False)

@@ -143,9 +143,9 @@ def test_what_would_stay_in_its_place_is_refused() -> None:
     model.bind_and_write_data({"w": ones}, for_inputs={"w": weights}, batch_size=8)
     for call in (model.fit, model.evaluate):
         given = {"shuffle": False} if call == model.fit else {}
-        with pytest.raises(ValueError, match="samples of 'w' too, label weights, whose rows stay in "
-                                             "their places while the others are sorted by their "
-                                             "lengths; pass them"):  # fmt: skip
+        with pytest.raises(ValueError, match="samples of 'w' too, label weights, whose rows stay "
+                                             "in their places while the others are sorted by "
+                                             "their lengths; pass them"):  # fmt: skip
             call(DATA, LABELS, **given)
         data, labels = in_order(descending(np.arange(8)))
         call(data, labels, **given)

@@ -52,7 +52,7 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
   bool after_epoch(TrainingGraph& graph, const Epoch& epoch) override;
   void end(TrainingGraph& graph) override;
   NamedData copy_state() const override;
-  // With the monitor: a best loss says nothing of an accuracy.
+  // With what the state depends on: the monitor, min_delta, and whether it has the best weights.
   std::string kind() const override;
   void resume(TrainingGraph& graph, int epoch, const NamedData& state) override;
   std::int64_t patience() const { return patience_; }

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kLossSum = "fit.loss_sum";
 constexpr const char* kRate = "fit.learning_rate";
+constexpr const char* kEpochRate = "fit.epoch_rate";
 constexpr const char* kSeed = "fit.shuffle_seed";
 // Of each callback, by its position from 1: whether it has heard, behind its kind; and its state.
 constexpr std::string_view kHeard = "fit.heard.", kCallbacks = "fit.callbacks.";
@@ -153,6 +154,9 @@ NamedData entries_of(const FitPlace& place) {
   if (place.learning_rate) {
     entries.emplace_back(kRate, entry(*place.learning_rate, DataType::kFloat32));
   }
+  if (place.epoch_rate) {
+    entries.emplace_back(kEpochRate, entry(*place.epoch_rate, DataType::kFloat32));
+  }
   std::int64_t position = 0;
   for (const PlacedCallback& callback : place.callbacks) {
     const std::string of = std::to_string(++position) + ".";
@@ -174,6 +178,8 @@ FitPlace place_of(const NamedData& entries, const std::string& source) {
     place.shuffle_seed = reader.number<std::uint64_t>(kSeed, DataType::kInt64);
   }
   if (reader.has(kRate)) place.learning_rate = reader.number<float>(kRate, DataType::kFloat32);
+  if (reader.has(kEpochRate))
+    place.epoch_rate = reader.number<float>(kEpochRate, DataType::kFloat32);
   place.callbacks = reader.callbacks();
   reader.finish();
   return place;

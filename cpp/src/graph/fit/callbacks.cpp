@@ -152,7 +152,12 @@ NamedData EarlyStopping::copy_state() const {
   return state;
 }
 
-std::string EarlyStopping::kind() const { return "EarlyStopping(monitor='" + monitor_ + "')"; }
+std::string EarlyStopping::kind() const {
+  std::string kind = "EarlyStopping(monitor='" + monitor_ + "'";
+  if (min_delta_ != 0) kind += ", min_delta=" + text_of(min_delta_);
+  if (!restores_best_) kind += ", restores_best=False";
+  return kind + ")";
+}
 
 void EarlyStopping::resume(TrainingGraph& graph, int, const NamedData& state) {
   const auto epoch = number_in<std::int64_t>(state, kBestEpoch, DataType::kInt64);

@@ -52,7 +52,9 @@ class Fit {
     take_validation();
     check_trains(graph_, state_);
     begin();
-    while (place_.ended == 0 && place_.epoch <= arguments_.epochs) {
+    // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,
+    // has steps of it.
+    while ((place_.ended == 0 || place_.steps > 0) && place_.epoch <= arguments_.epochs) {
       progress_.epoch = static_cast<int>(place_.epoch);
       Epoch epoch;
       if (!train(epoch) || !evaluate(epoch)) return progress_.epochs;
@@ -172,6 +174,8 @@ class Fit {
       const auto next = static_cast<int>(place_.epoch) + (placed.has_heard ? 1 : 0);
       arguments_.callbacks[k]->resume(graph_, next, placed.state);
     }
+    // Between two epochs a file may be what has ended the fit.
+    if (place_.steps == 0) save_all();
   }
 
   // Whether to go on; false: the caller has ended the fit.
@@ -205,7 +209,10 @@ class Fit {
     epoch.steps = progress_.steps;
     if (goes_on) progress_.all_steps = progress_.steps;
     epoch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (const OptimizerPtr used = graph_.optimizer()) epoch.learning_rate = used->learning_rate();
+    if (const OptimizerPtr used = graph_.optimizer(); goes_on && used && !place_.epoch_rate) {
+      place_.epoch_rate = used->learning_rate();
+    }
+    epoch.learning_rate = place_.epoch_rate.value_or(0);
     if (goes_on) {
       progress_.epochs.push_back(epoch);
     } else {
@@ -279,11 +286,12 @@ class Fit {
     ++place_.order;
     place_.steps = place_.loss_count = 0;
     place_.loss_sum = 0;
+    place_.epoch_rate = std::nullopt;
     for (PlacedCallback& callback : place_.callbacks) callback.has_heard = false;
     // Without callbacks nothing but what ends the next epoch needs to know.
     if (arguments_.callbacks.empty() && !arguments_.on_epoch) return;
     keep_place();
-    for (const Checkpoint* file : checkpoints_) save(*file);
+    save_all();
   }
 
   // --- where it stands ---------------------------------------------------------------------------
@@ -332,6 +340,10 @@ class Fit {
     error.add(in + " after step " + std::to_string(progress_.steps) + " of epoch " +
               std::to_string(progress_.epoch));
     has_named_step_ = true;
+  }
+
+  void save_all() {
+    for (const Checkpoint* file : checkpoints_) save(*file);
   }
 
   void save(const Checkpoint& file) {

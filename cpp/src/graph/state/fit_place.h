@@ -32,6 +32,7 @@ struct FitPlace {
   std::int64_t loss_count = 0;
   std::int64_t ended = 0;  // 1: a callback has ended the fit
   std::optional<float> learning_rate;
+  std::optional<float> epoch_rate;        // of the epoch, once its batches have trained
   std::vector<PlacedCallback> callbacks;  // in their order
   // Of the graph when it stood here, see passes_of: with another count it stands elsewhere.
   std::int64_t passes = 0;
