@@ -90,6 +90,15 @@ CASES = [
 
 test_forward, test_gradient, test_backends, test_same_bits, test_batch = checks(CASES)
 
+# Too many elements for finite differences; other backends are held against the reference.
+LARGE = [
+    normalization("the most elements of one block", (4, 3, 32, 32)),
+    normalization("elements of several blocks", (9, 3, 23, 21)),
+    normalization("elements of several blocks, in packs", (5, 2, 36, 28)),
+]
+
+test_large_backends, test_large_same_bits, test_large_batch = checks(LARGE)[2:]
+
 
 def test_values_of_inference():
     layer = tg.MLCBatchNormalizationLayer(

@@ -103,6 +103,10 @@ LARGE = [
     convolution("many channels, depthwise", (2, 40, 9, 9), 40, (5, 5), kind="depthwise"),
     convolution("channels of colour", (3, 3, 33, 31), 16, (7, 7), strides=(2, 2), padding=(3, 3)),
     convolution("kernel of a row", (2, 8, 6, 30), 24, (1, 9), padding="valid"),
+    convolution("many channels, 5x5", (2, 19, 7, 9), 13, (5, 5)),
+    convolution("many channels, sized beyond the kernel", (2, 9, 5, 6), 10, (3, 3), padding=(3, 4)),
+    convolution("more channels than fit shared memory", (2, 150, 12, 11), 6, (3, 3)),
+    convolution("long rows", (1, 8, 3, 150), 9, (3, 3), padding="valid"),
 ]
 
 test_large_backends, test_large_same_bits, test_large_batch = checks(LARGE)[2:]

@@ -56,6 +56,8 @@ class Case:
 
 CASES = [
     Case("three by three", (8, 64, 32, 32), 64),
+    Case("three by three, few channels", (32, 32, 32, 32), 64),
+    Case("three by three, few channels, small images", (160, 96, 8, 8), 64),
     Case("three by three without padding", (16, 64, 34, 34), 64, padding="valid"),
     Case("three by three, rows of 14", (64, 64, 14, 14), 64),
     Case("three by three, small images", (64, 128, 4, 4), 256),

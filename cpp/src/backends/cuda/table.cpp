@@ -102,6 +102,7 @@ const std::vector<KernelEntry>& table() {
                         small_matmul_entries,
                         matmul_entries,
                         weight_gradient_gemm_entries,
+                        small_convolution_entries,
                         cudnn_entries,
                         convolution_entries,
                         batch_norm_entries,

@@ -16,6 +16,17 @@ __device__ inline void copy_async(void* to, const void* from, bool there) {
 #endif
 }
 
+// The same of four bytes, on every device.
+__device__ inline void copy_float_async(float* to, const float* from, bool there) {
+#if __CUDA_ARCH__ >= 800
+  const auto at = static_cast<unsigned>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(at), "l"(from),
+               "r"(there ? 4 : 0));
+#else
+  *to = there ? *from : 0;
+#endif
+}
+
 // Waits for all asynchronous copies of this thread.
 __device__ inline void wait_for_async_copies() {
 #if __CUDA_ARCH__ >= 800

@@ -95,6 +95,7 @@ std::vector<KernelEntry> reduce_entries();
 std::vector<KernelEntry> small_matmul_entries();
 std::vector<KernelEntry> matmul_entries();
 std::vector<KernelEntry> weight_gradient_gemm_entries();
+std::vector<KernelEntry> small_convolution_entries();
 std::vector<KernelEntry> cudnn_entries();
 std::vector<KernelEntry> convolution_entries();
 std::vector<KernelEntry> batch_norm_entries();

@@ -2,7 +2,7 @@
 // Batch normalization per channel and its gradient, over tensors (N, C, …) seen as (N, C, S). Sums
 // per channel are split by shape and added in a fixed order in float64. There are two launches:
 // partial sums, then each block adds the partial sums of its channel and writes its share of the
-// result.
+// result. For channels of few elements one launch does both.
 #include "backends/cuda/convolution/layouts.h"
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/normalization/batch_norm.h"
@@ -13,6 +13,7 @@ namespace {
 
 constexpr int kMostParts = 32;  // a warp adds them
 constexpr std::int64_t kBlocksWanted = 4096;
+constexpr std::int64_t kMostAlone = 4096;  // elements of a channel that one block serves
 
 struct Plan {
   std::int64_t channels, run, count;  // C, S, N S
@@ -69,19 +70,25 @@ __device__ void put(const Plan& plan, const Share& share, Pair sum, Pair* partia
   if (threadIdx.x == 0) partial[share.channel * plan.parts + share.part] = {a, b};
 }
 
-// The sums of a channel, for every thread of a block.
-__device__ Pair sums_of(const Plan& plan, std::int64_t channel, const Pair* partial) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  Pair sum = {0, 0};
-  if (lane < plan.parts) sum = partial[channel * plan.parts + lane];
-  return {combine<32>(sum.a, Sum()), combine<32>(sum.b, Sum())};
+// The sums of a channel, for every thread of a block: of `own` parts of its threads, or of those
+// that an earlier launch has put.
+template <bool kAlone, class F>
+__device__ Pair sums_of_channel(const Plan& plan, std::int64_t channel, const Pair* partial,
+                                F&& own) {
+  if constexpr (kAlone) {
+    const Pair sum = own();
+    return {combine<kThreads>(sum.a, Sum()), combine<kThreads>(sum.b, Sum())};
+  } else {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    Pair sum = {0, 0};
+    if (lane < plan.parts) sum = partial[channel * plan.parts + lane];
+    return {combine<32>(sum.a, Sum()), combine<32>(sum.b, Sum())};
+  }
 }
 
-// Sum and sum of squares of x minus the channel's pivot.
+// This thread's part of a share's sum and sum of squares of x minus the channel's pivot.
 template <class T, int kPack>
-__global__ void __launch_bounds__(kThreads)
-    moments(const __grid_constant__ Plan plan, const T* x, Pair* partial) {
-  const Share share(plan, plan.counted());
+__device__ Pair moments_of(const Plan& plan, const Share& share, const T* x) {
   const T shift = plan.pivot(x, share.channel);
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
@@ -105,10 +112,18 @@ __global__ void __launch_bounds__(kThreads)
       for (int v = 0; v < kPack; ++v) add_square(pack.element[v], shift, sum.a, sum.b);
     }
   }
-  put(plan, share, sum, partial);
+  return sum;
 }
 
-template <class T, int kPack, int kEpilogue>
+template <class T, int kPack>
+__global__ void __launch_bounds__(kThreads)
+    moments(const __grid_constant__ Plan plan, const T* x, Pair* partial) {
+  const Share share(plan, plan.counted());
+  put(plan, share, moments_of<T, kPack>(plan, share, x), partial);
+}
+
+// kAlone: the block computes its channel's sums itself.
+template <class T, int kPack, int kEpilogue, bool kAlone>
 __global__ void __launch_bounds__(kThreads)
     normalize(const __grid_constant__ Plan plan, Normalized<T> a, const Pair* partial) {
   const Share share(plan, plan.count);
@@ -117,7 +132,9 @@ __global__ void __launch_bounds__(kThreads)
   if (a.given != nullptr) {
     of = a.given[c];
   } else {
-    const Pair sum = sums_of(plan, c, partial);
+    const Pair sum = sums_of_channel<kAlone>(plan, c, partial, [&] {
+      return moments_of<T, kPack>(plan, Share(plan, plan.counted()), a.x);
+    });
     const double sums[] = {sum.a, sum.b};
     const Moments found(sums, static_cast<double>(plan.pivot(a.x, c)), plan.counted(),
                         plan.epsilon);
@@ -153,10 +170,9 @@ __device__ Pack<T, kPack> masked(const Gradients<T>& a, std::int64_t at) {
   return dy;
 }
 
+// This thread's part of a share's dbeta and dgamma.
 template <class T, int kPack, bool kRelu>
-__global__ void __launch_bounds__(kThreads)
-    gradient_sums(const __grid_constant__ Plan plan, Gradients<T> a, Pair* partial) {
-  const Share share(plan, plan.counted());
+__device__ Pair gradient_sums_of(const Plan& plan, const Share& share, const Gradients<T>& a) {
   const T mean = a.mean[share.channel], inverse_deviation = a.inverse_deviation[share.channel];
   Pair sum = {0, 0};
 #pragma unroll(kPack == 1 ? 4 : 2)
@@ -173,15 +189,24 @@ __global__ void __launch_bounds__(kThreads)
     sum.a += static_cast<double>(part);
     sum.b += static_cast<double>(products);
   }
-  put(plan, share, sum, partial);
+  return sum;
 }
 
 template <class T, int kPack, bool kRelu>
 __global__ void __launch_bounds__(kThreads)
+    gradient_sums(const __grid_constant__ Plan plan, Gradients<T> a, Pair* partial) {
+  const Share share(plan, plan.counted());
+  put(plan, share, gradient_sums_of<T, kPack, kRelu>(plan, share, a), partial);
+}
+
+template <class T, int kPack, bool kRelu, bool kAlone>
+__global__ void __launch_bounds__(kThreads)
     gradient_apply(const __grid_constant__ Plan plan, Gradients<T> a, const Pair* partial) {
   const Share share(plan, plan.count);
   const std::int64_t c = share.channel;
-  const Pair sum = sums_of(plan, c, partial);
+  const Pair sum = sums_of_channel<kAlone>(plan, c, partial, [&] {
+    return gradient_sums_of<T, kPack, kRelu>(plan, Share(plan, plan.counted()), a);
+  });
   if (share.part == 0 && threadIdx.x == 0) {
     a.dbeta[c] = static_cast<T>(sum.a);
     a.dgamma[c] = static_cast<T>(sum.b);
@@ -222,7 +247,7 @@ class BatchNorm final : public NodeKernel {
   }
 
   std::size_t workspace_bytes() const override {
-    if (plan_.run == 1) return 0;
+    if (plan_.run == 1 || is_alone()) return 0;
     return static_cast<std::size_t>(plan_.channels * plan_.parts) * sizeof(Pair);
   }
 
@@ -249,7 +274,14 @@ class BatchNorm final : public NodeKernel {
   }
 
  private:
+  bool is_alone() const { return plan_.count <= kMostAlone; }
+
   void cut() {
+    if (is_alone()) {
+      plan_.parts = 1;
+      plan_.length = plan_.count;
+      return;
+    }
     constexpr std::int64_t kLeast = 4 * kThreads;
     const std::int64_t wanted = kBlocksWanted / std::max<std::int64_t>(1, plan_.channels);
     const std::int64_t most = std::min<std::int64_t>(kMostParts, plan_.count / kLeast);
@@ -270,23 +302,34 @@ class BatchNorm final : public NodeKernel {
   template <int kPack>
   void enqueue(const Plan& plan, Pointers pointers, cudaStream_t stream) const {
     const auto blocks = static_cast<unsigned>(plan.channels * plan.parts);
-    Pair* const partial = workspace<Pair>(pointers);
+    Pair* const partial = is_alone() ? nullptr : workspace<Pair>(pointers);
+    const auto with = [](bool yes, auto&& f) {
+      if (yes) f(std::true_type());
+      if (!yes) f(std::false_type());
+    };
     if (operands_.gradient) {
       const Gradients<T> a = gradients(pointers, stream);
-      const bool relu = a.result != nullptr;
-      auto* const sums = relu ? gradient_sums<T, kPack, true> : gradient_sums<T, kPack, false>;
-      auto* const apply = relu ? gradient_apply<T, kPack, true> : gradient_apply<T, kPack, false>;
-      sums<<<blocks, kThreads, 0, stream>>>(plan, a, partial);
-      apply<<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+      with(a.result != nullptr, [&](auto relu) {
+        constexpr bool kRelu = decltype(relu)::value;
+        if (!is_alone()) {
+          gradient_sums<T, kPack, kRelu><<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+        }
+        with(is_alone(), [&](auto alone) {
+          gradient_apply<T, kPack, kRelu, decltype(alone)::value>
+              <<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+        });
+      });
       return;
     }
     const Normalized<T> a = operands_.normalized<T>(pointers);
-    if (a.given == nullptr) {
+    if (a.given == nullptr && !is_alone()) {
       moments<T, kPack><<<blocks, kThreads, 0, stream>>>(plan, a.x, partial);
     }
     with_epilogue(operands_.epilogue, [&](auto epilogue) {
-      normalize<T, kPack, decltype(epilogue)::value>
-          <<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+      with(is_alone(), [&](auto alone) {
+        normalize<T, kPack, decltype(epilogue)::value, decltype(alone)::value>
+            <<<blocks, kThreads, 0, stream>>>(plan, a, partial);
+      });
     });
   }
 
