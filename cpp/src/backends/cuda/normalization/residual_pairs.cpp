@@ -95,14 +95,11 @@ ir::Graph with_residual_pairs(const ir::Graph& graph, const Backend& backend) {
     if (paired == kNone) continue;
     Node both = joined(graph.node(id), graph.node(paired));
     if (!backend.supports(graph, both).yes) continue;
+    for (ValueId output : both.outputs) result.value(output).producer = id;
     result.node(id) = std::move(both);
     gone[static_cast<std::size_t>(paired)] = true;
   }
-  std::vector<Node> nodes = std::exchange(result.nodes, {});
-  for (std::size_t n = 0; n < nodes.size(); ++n) {
-    if (!gone[n]) result.append(std::move(nodes[n]));
-  }
-  return result;
+  return ir::without_nodes(result, gone);
 }
 
 }  // namespace traingraph::cuda
