@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(_core.__file__).parent
 EMBED = ROOT / "examples" / "embed"
 HEADERS = ROOT / "tests" / "embed"
+ONEDNN = "onednn-devel-cpu-gomp"
 
 STANDARD_HEADER = re.compile(r"[a-z_]+")
 
@@ -41,17 +42,25 @@ def cmake_directory() -> Path:
 
 @pytest.fixture(scope="module")
 def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Install prefixes by form. Both hold the same objects, so the second only links."""
+    """Install prefixes by form. They share objects, but for kernels with another oneDNN."""
     build = tmp_path_factory.mktemp("build")
+    located = run(sys.executable, ROOT / "third_party/locate.py", ONEDNN, "dnnl-config.cmake")
+    with_python = [f"-DPython_EXECUTABLE={sys.executable}"]
+    without_python = ["-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"]
+    forms = {
+        "shared": ["-DBUILD_SHARED_LIBS=ON", *with_python],
+        "static": ["-DBUILD_SHARED_LIBS=OFF", *with_python],
+        "system": [
+            "-DBUILD_SHARED_LIBS=ON",
+            "-DTRAINGRAPH_ONEDNN=system",
+            f"-Ddnnl_DIR={located.strip()}",
+            *without_python,
+        ],
+        "without": ["-DBUILD_SHARED_LIBS=OFF", "-DTRAINGRAPH_ONEDNN=OFF", *without_python],
+    }
     prefixes = {}
-    for form, shared in ("shared", "ON"), ("static", "OFF"):
-        cmake(
-            ROOT,
-            build,
-            "-DCMAKE_BUILD_TYPE=Release",
-            f"-DBUILD_SHARED_LIBS={shared}",
-            f"-DPython_EXECUTABLE={sys.executable}",
-        )
+    for form, options in forms.items():
+        cmake(ROOT, build, "-DCMAKE_BUILD_TYPE=Release", *options)
         staging = tmp_path_factory.mktemp("staging") / form
         run("cmake", "--install", build, "--prefix", staging)
         # Moved after installing: the package must not remember where it was put.
@@ -69,9 +78,22 @@ def test_example_trains_inside_an_application(tmp_path: Path) -> None:
 
 
 @pytest.mark.packaging
-@pytest.mark.parametrize("form", ["shared", "static"])
+@pytest.mark.parametrize("form", ["shared", "static", "system", "without"])
 def test_example_trains_with_each_form(trees: dict[str, Path], form: str, tmp_path: Path) -> None:
     check_example(trees[form], tmp_path)
+
+
+@pytest.mark.packaging
+def test_onednn_is_the_chosen_one(trees: dict[str, Path]) -> None:
+    """The package's copy is private; the system's is found where it was; without it there is none."""
+    core = "lib/libtraingraph.so"
+    private = {form: (trees[form] / "lib/libtraingraph_dnnl.so").exists() for form in trees}
+    assert private == {"shared": True, "static": True, "system": False, "without": False}
+    assert "libdnnl.so.3" in needed(trees["system"] / core)
+    assert "libdnnl.so.3" not in needed(trees["shared"] / core)
+    archive = run("nm", "-C", "--undefined-only", trees["without"] / "lib/libtraingraph.a")
+    assert "dnnl_" not in archive
+    assert "GOMP_parallel" in archive  # with threads all the same
 
 
 def test_example_is_short() -> None:

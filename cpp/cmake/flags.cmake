@@ -73,7 +73,11 @@ target_include_directories(traingraph_internals INTERFACE
 if(NOT TRAINGRAPH_PORTABLE)
   # OpenMP's flags are for sources that use it alone. The others are compiled by the same words in a
   # portable build, so that a compiler cache knows them.
-  set(TRAINGRAPH_KERNEL_LIBRARIES traingraph::dnnl $<LINK_ONLY:OpenMP::OpenMP_CXX>)
+  set(TRAINGRAPH_KERNEL_LIBRARIES $<LINK_ONLY:OpenMP::OpenMP_CXX>)
+endif()
+if(TRAINGRAPH_ONEDNN)
+  # Headers of oneDNN are for the kernels alone: the others are the same objects with any oneDNN.
+  list(PREPEND TRAINGRAPH_KERNEL_LIBRARIES $<LINK_ONLY:traingraph::dnnl>)
 endif()
 target_link_libraries(traingraph_internals INTERFACE
   ${TRAINGRAPH_KERNEL_LIBRARIES} Threads::Threads ${CMAKE_DL_LIBS} traingraph_flags)

@@ -5,7 +5,7 @@ set(package_directory lib/cmake/traingraph)
 
 install(TARGETS traingraph EXPORT traingraph-targets
   LIBRARY DESTINATION lib ARCHIVE DESTINATION lib)
-if(NOT TRAINGRAPH_PORTABLE)
+if(TRAINGRAPH_ONEDNN STREQUAL "package")
   get_target_property(private_library traingraph::dnnl IMPORTED_LOCATION)
   install(FILES "${private_library}" DESTINATION lib)
 endif()

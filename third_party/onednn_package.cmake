@@ -16,17 +16,7 @@ endif()
 # FORCE: under build isolation the path is another one in each build.
 set(dnnl_DIR "${onednn_directory}" CACHE PATH "Directory of dnnl-config.cmake" FORCE)
 
-block(PROPAGATE DNNL_CPU_RUNTIME)
-  # Its package files ask for the policies of CMake 2.6: CMake 4 refuses that, older ones complain.
-  set(CMAKE_POLICY_VERSION_MINIMUM 3.10)
-  if(CMAKE_VERSION VERSION_LESS 4)
-    set(CMAKE_WARN_DEPRECATED OFF)
-  endif()
-  find_package(dnnl 3.2 CONFIG REQUIRED)
-endblock()
-if(NOT DNNL_CPU_RUNTIME STREQUAL "OMP")
-  message(FATAL_ERROR "oneDNN must share the OpenMP runtime of the core, it uses ${DNNL_CPU_RUNTIME}")
-endif()
+include("${CMAKE_CURRENT_LIST_DIR}/find_onednn.cmake")
 
 find_program(TRAINGRAPH_PATCHELF patchelf NO_CACHE REQUIRED)
 
