@@ -86,3 +86,41 @@ def test_a_failed_fit_leaves_a_file_as_it_was(tmp_path: Path) -> None:
         fit(model(), tg.CSVLog(path=path), validation=(X, Y + 5))
     assert not path.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("first", [2, 3, 4, 9])
+def test_a_first_epoch_replaces_the_rows_from_it_on(first: int, tmp_path: Path) -> None:
+    path, network = tmp_path / "log.csv", model()
+    fit(network, tg.CSVLog(path=path), epochs=3)
+    before = path.read_text().splitlines()
+    log = tg.CSVLog(path=path)
+    fit(network, log, first_epoch=first, epochs=first + 1)
+    kept = before[: min(first, 4)]
+    assert path.read_text().splitlines()[: len(kept)] == kept
+    numbers = [*range(1, min(first, 4)), first, first + 1]
+    assert [int(row["epoch"]) for row in rows_of(path)] == numbers
+    fit(network, log, epochs=1)  # from the first epoch on
+    assert [row["epoch"] for row in rows_of(path)] == ["1"]
+
+
+def test_a_first_epoch_without_rows_before_it(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    fit(model(), tg.CSVLog(path=path), first_epoch=3, epochs=4)
+    assert [row["epoch"] for row in rows_of(path)] == ["3", "4"]
+    path.write_text("something else\n")
+    with pytest.raises(ValueError, match=r"expected the columns of .*, something else, but got"):
+        fit(model(), tg.CSVLog(path=path), first_epoch=3, epochs=4)
+    assert path.read_text() == "something else\n"
+
+
+def test_rows_before_a_first_epoch_stay_until_it_has_ended(tmp_path: Path) -> None:
+    path, network = tmp_path / "log.csv", model()
+    fit(network, tg.CSVLog(path=path), epochs=3)
+    before = path.read_text()
+
+    def fails(step: int) -> float:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fit(network, tg.CSVLog(path=path), first_epoch=2, epochs=3, schedule=fails)
+    assert path.read_text() == before

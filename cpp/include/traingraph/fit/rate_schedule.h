@@ -30,7 +30,7 @@ class TRAINGRAPH_API RateSchedule {
   // A line from rate / steps to rate in so many steps; then rate.
   static RateSchedule warm_up(double rate, std::int64_t steps);
   // Half a cosine from most / 25 to most in the share `rising` of the steps, and half a cosine from
-  // there to most / 250,000; then that.
+  // there to most / 250,000; then that. A share of less than a step begins with the fall.
   static RateSchedule one_cycle(double most, std::int64_t steps, double rising = 0.3);
   // The first one until the first boundary, the second from there, which counts from 0 again, ….
   static RateSchedule joined(const std::vector<RateSchedule>& schedules,

@@ -198,6 +198,10 @@ bool CSVLog::after_epoch(TrainingGraph&, const Epoch& epoch) {
   }
   const std::string header = csv_row(csv_columns(epoch.validation.has_value(), metrics));
   const bool is_first = header_.empty();
+  if (is_first && !keeps_rows_ && epoch.number > 1) {  // of FitArguments::first_epoch
+    keep_rows_before(path_, epoch.number);
+    keeps_rows_ = true;
+  }
   const CsvFile before = is_first && keeps_rows_ ? read_csv(path_) : CsvFile{.header = header_};
   check_same_columns(path_, before.header, header);
   std::string text = before.header.empty() ? header + "\n" : before.ends_in_row ? "\n" : "";

@@ -133,7 +133,7 @@ void check_files(const FitArguments& arguments, bool goes_on) {
     if (const auto* const log = dynamic_cast<const CSVLog*>(callback.get())) {
       check_is_its_own("[CSVLog]", log->path());
       check_writable(log->path());
-      const bool keeps_rows = log->appends() || goes_on;
+      const bool keeps_rows = log->appends() || goes_on || arguments.first_epoch > 1;
       if (keeps_rows) check_same_columns(log->path(), read_csv(log->path()).header, header);
     }
     if (const auto* const file = dynamic_cast<const Checkpoint*>(callback.get())) {

@@ -104,11 +104,10 @@ RateSchedule RateSchedule::one_cycle(double most, std::int64_t steps, double ris
   if (!(rising > 0 && rising < 1)) refuse("rising between 0 and 1", short_text(rising));
   const double first = most / 25, last = first / 1e4;
   const double top = rising * static_cast<double>(steps) - 1, end = static_cast<double>(steps - 1);
-  if (!(top > 0)) refuse("rising of more than a step", short_text(rising));
   return RateSchedule(
       [=](std::int64_t step) {
         const auto at = static_cast<double>(step);
-        if (at <= top) return between(first, most, at / top);
+        if (at <= top) return top > 0 ? between(first, most, at / top) : most;
         return at < end ? between(most, last, (at - top) / (end - top)) : last;
       },
       text_of("one_cycle", {short_text(most), std::to_string(steps), short_text(rising)}));
