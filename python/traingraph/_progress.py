@@ -13,18 +13,19 @@ class Progress:
             error.add_note("fit(progress=True) draws with it: pip install tqdm")
             raise
         self.tqdm, self.epochs = tqdm, epochs
-        self.bars: dict[int, Any] = {}
+        self.bar: Any = None
 
     def show(self, epoch: int, steps: int, of_steps: int, loss: float) -> None:
-        if epoch not in self.bars:
+        total = of_steps or None  # not known before the first epoch of batches is over
+        if self.bar is None:
+            self.bar = self.tqdm(total=total, desc=f"epoch {epoch}/{self.epochs}")
+        self.bar.set_postfix(loss=f"{loss:.4g}", refresh=False)
+        self.bar.total = total
+        self.bar.update(steps - self.bar.n)
+        if steps == of_steps:  # the validation and callbacks are none of it
             self.close()
-            total = of_steps or None  # not known before the first epoch of batches is over
-            self.bars[epoch] = self.tqdm(total=total, desc=f"epoch {epoch}/{self.epochs}")
-        bar = self.bars[epoch]
-        bar.set_postfix(loss=f"{loss:.4g}", refresh=False)
-        bar.update(steps - bar.n)
 
     def close(self) -> None:
-        for bar in self.bars.values():
-            bar.close()
-        self.bars.clear()
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

@@ -162,6 +162,9 @@ def test_schedules_are_their_formulas() -> None:
     assert rates(s.warm_up(0.4, steps=4), 6) == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.4, 0.4])
     joined = s.joined(schedules=[s.warm_up(1.0, steps=2), s.steps(1.0, every=1)], boundaries=[2])
     assert rates(joined, 5) == pytest.approx([0.5, 1, 1, 0.1, 0.01])
+    few = s.one_cycle(1.0, steps=3)  # whose share of the way up is less than a step
+    assert rates(few, 4) == pytest.approx([0.994415435, 0.462637103, 4e-06, 4e-06], rel=1e-6)
+    assert rates(s.one_cycle(1.0, steps=4, rising=0.25), 1) == [1]
     assert repr(joined) == "<RateSchedule joined(warm_up(1, 2), 2: steps(1, 1, 0.1))>"
 
 
@@ -173,6 +176,8 @@ def test_schedules_are_those_of_pytorch() -> None:
         (s.exponential(0.3, factor=0.9), lambda o: of.ExponentialLR(o, 0.9)),
         (s.cosine(0.3, steps=41, last=0.01), lambda o: of.CosineAnnealingLR(o, 40, 0.01)),
         (s.one_cycle(0.3, steps=40), lambda o: of.OneCycleLR(o, 0.3, total_steps=40)),
+        (s.one_cycle(0.3, steps=40, rising=0.01),
+         lambda o: of.OneCycleLR(o, 0.3, total_steps=40, pct_start=0.01)),
         (s.one_cycle(0.3, steps=40, rising=0.55),
          lambda o: of.OneCycleLR(o, 0.3, total_steps=40, pct_start=0.55)),
     ]  # fmt: skip
@@ -334,6 +339,32 @@ def test_progress_is_drawn_where_it_is_asked_for(capfd: pytest.CaptureFixture[st
     assert "epoch 2/2: 100%" in drawn
     assert "5/5" in drawn
     assert "loss=" in drawn
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_bar_ends_with_the_steps_of_its_epoch(
+    counts: bool, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Before the validation and the callbacks, whose output begins a line."""
+    pytest.importorskip("tqdm")
+
+    class Batches:
+        def __iter__(self) -> Any:
+            return iter([(TRAINED[0][:16], TRAINED[1][:16])] * 5)
+
+    def say(epoch: tg.Epoch) -> None:
+        print(f"after {epoch.number}", file=sys.stderr, flush=True)
+
+    given: dict[str, Any] = {"epochs": 2, "progress": True, "callbacks": [say]}
+    if counts:
+        classifier().fit(*TRAINED, **given)
+    else:
+        classifier().fit(batches=Batches(), **given)
+    lines = capfd.readouterr().err.split("\n")
+    assert [line for line in lines if "after" in line] == ["after 1", "after 2"]
+    for number in (1, 2):
+        assert f"epoch {number}/2: 100%" in lines[2 * number - 2]
+        assert "5/5" in lines[2 * number - 2]
 
 
 def test_progress_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:

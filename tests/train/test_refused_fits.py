@@ -358,3 +358,40 @@ def test_nan_is_never_better_and_patience_counts_it() -> None:
     epochs = network.fit(*TRAINED, epochs=9, validation=(part, Y[70:]), callbacks=[spoil, stop])
     assert (len(epochs), stop.best_epoch) == (3, 1)
     np.testing.assert_array_equal(network.predict(X), weights[0])
+
+
+@pytest.mark.parametrize("where", ["callback", "batches", "schedule"])
+def test_a_fit_within_a_fit_of_the_same_graph(where: str) -> None:
+    """What else calls the graph there works, and the fit may run again."""
+    network = model()
+    calls: list[Any] = [lambda: network.fit(X, Y)]
+
+    def call() -> None:
+        calls[0]()
+
+    class Batches:
+        def __iter__(self) -> Any:
+            call()
+            return iter([(X[:16], Y[:16])] * 2)
+
+    def rate(step: int) -> float:
+        call()
+        return 0.01
+
+    def fit() -> list[tg.Epoch]:
+        if where == "batches":
+            return network.fit(batches=Batches(), epochs=2)
+        given: dict[str, Any] = {"schedule": rate} if where == "schedule" else {
+            "callbacks": [lambda epoch: call()]}  # fmt: skip
+        return network.fit(X, Y, epochs=2, **given)
+
+    with pytest.raises(tg.InvalidArgument, match="expected no other fit of this graph, which one"):
+        fit()
+    for other in (
+        lambda: network.predict(X),
+        lambda: network.evaluate(X, Y),
+        lambda: network.execute(inputs_data={"x": X[:16]}, loss_labels_data={"y": Y[:16]}).wait(),
+        lambda: model(seed=4).fit(X, Y),
+    ):
+        calls[0] = other
+        assert len(fit()) == 2

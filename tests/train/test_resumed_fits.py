@@ -1,5 +1,6 @@
 """A fit that was killed or interrupted goes on to the bits of one that was not."""
 
+import ctypes
 import json
 import random
 import re
@@ -120,6 +121,82 @@ def test_a_graph_that_has_gone_on_stands_in_no_fit(tmp_path: Path) -> None:
     network.load(tmp_path / "later.safetensors")
     with pytest.raises(ValueError, match="stands in a fit to go on with but it stands in none"):
         network.fit(X, Y, epochs=4, resume=True)
+
+
+# --- the last moment -----------------------------------------------------------------------------
+
+
+def interrupt_behind_python() -> Any:
+    """A callback that presses Ctrl-C while no Python code runs, where the core has to notice."""
+    press = ctypes.pythonapi["PyErr_SetInterrupt"]
+    press.argtypes, press.restype = [ctypes.py_object], None
+    return press
+
+
+def test_ctrl_c_behind_an_epoch_has_the_epochs_and_goes_on() -> None:
+    whole, network = model(), model()
+    stop, again = (tg.EarlyStopping(patience=9) for _ in range(2))
+    settings: dict[str, Any] = {"epochs": 3, "validation": (X[70:], Y[70:])}
+    whole.fit(X, Y, callbacks=[stop], **settings)
+    with pytest.raises(KeyboardInterrupt) as error:
+        network.fit(X, Y, callbacks=[again, interrupt_behind_python()], **settings)
+    assert error.value.epochs  # as many as there were before the core looked
+    network.fit(X, Y, callbacks=[again], resume=True, **settings)
+    assert again.best == stop.best
+    for name, values in whole.state().items():
+        np.testing.assert_array_equal(values, network.state()[name], err_msg=name)
+
+
+def test_ctrl_c_behind_the_last_epoch() -> None:
+    """All is done but the return."""
+    whole, network = model(), model()
+    whole.fit(X, Y)
+    with pytest.raises(KeyboardInterrupt, match="after step 6 of epoch 1") as error:
+        network.fit(X, Y, callbacks=[interrupt_behind_python()])
+    assert [epoch.number for epoch in error.value.epochs] == [1]
+    assert network.fit(X, Y, resume=True) == []
+    for name, values in whole.state().items():
+        np.testing.assert_array_equal(values, network.state()[name], err_msg=name)
+
+
+def test_a_fit_that_has_ended_has_nothing_left(tmp_path: Path) -> None:
+    """Who was interrupted as it returned finds that."""
+    network = model()
+    network.fit(X, Y, epochs=2)
+    state = network.state()
+    assert network.fit(X, Y, epochs=2, resume=True) == []
+    assert network.fit(X, Y, epochs=1, resume=True) == []
+    assert not [name for name in network.state() if name.startswith("fit.")]
+    for name, values in network.state().items():
+        np.testing.assert_array_equal(values, state[name], err_msg=name)
+    none = "stands in a fit to go on with but it stands in none"
+    with pytest.raises(ValueError, match=none):
+        network.fit(X, Y, epochs=3, resume=True)
+    network.fit(X, Y, epochs=9, on_epoch=lambda epoch: False)
+    assert network.fit(X, Y, epochs=9, resume=True) == []
+    network.load_state(network.state())
+    with pytest.raises(ValueError, match=none):
+        network.fit(X, Y, epochs=9, resume=True)
+    network.fit(X, Y)
+    network.execute(inputs_data={"x": X[:16]}, loss_labels_data={"y": Y[:16]})
+    with pytest.raises(ValueError, match=none):
+        network.fit(X, Y, resume=True)
+
+
+def test_a_fit_that_found_a_nan_goes_on_with_what_is_mended() -> None:
+    """As if the NaN had never been there: the step has left nothing, neither of its masks."""
+    whole, network = model(), model()
+    whole.fit(X, Y, epochs=3)
+    bad = X.copy()
+    bad[40, 2] = np.nan
+    with pytest.raises(tg.NumericError, match=r"has NaN at .* of step \d of epoch 1$|of epoch 1"):
+        network.fit(bad, Y, epochs=3, options="check_numerics")
+    with pytest.raises(tg.NumericError):
+        network.fit(bad, Y, epochs=3, options="check_numerics", resume=True)
+    done = network.fit(X, Y, epochs=3, options="check_numerics", resume=True)
+    assert [epoch.number for epoch in done] == [1, 2, 3]
+    for name, values in whole.state().items():
+        np.testing.assert_array_equal(values, network.state()[name], err_msg=name)
 
 
 def test_an_inference_graph_takes_a_file_of_a_fit(tmp_path: Path) -> None:
@@ -272,3 +349,32 @@ def test_metadata_is_kept(tmp_path: Path) -> None:
         tg.Checkpoint(path="")
     with pytest.raises(ValueError, match="every_steps to be 0 or more but got -1"):
         tg.Checkpoint(path="x", every_steps=-1)
+
+
+def test_shared_weights_go_on_as_others_have_left_them(tmp_path: Path) -> None:
+    """By resume=True; a file brings back its own."""
+    path = tmp_path / "run.safetensors"
+    body = nn.shared([nn.dense(8, activation="relu")])
+    first, second = (
+        nn.model([body, nn.dense(3)], input=5, batch_size=16, device="cpu") for _ in range(2)
+    )
+
+    def end(epoch: tg.Epoch) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.fit(X, Y, epochs=2, on_epoch=end)
+    first.save(path)
+    left = first.state()["1.FullyConnected.weights"]
+    second.fit(X, Y)
+    trained = first.state()["1.FullyConnected.weights"]
+    assert not np.array_equal(trained, left)
+    seen: list[Any] = []
+
+    def note(epoch: tg.Epoch) -> None:
+        seen.append(first.state()["1.FullyConnected.weights"])
+
+    assert [epoch.number for epoch in first.fit(X, Y, epochs=1, on_epoch=note, resume=True)] == [1]
+    np.testing.assert_array_equal(seen[0], trained)
+    first.fit(X, Y, epochs=1, on_epoch=note, resume=path)
+    np.testing.assert_array_equal(seen[1], left)

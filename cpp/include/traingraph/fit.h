@@ -89,7 +89,8 @@ struct TRAINGRAPH_API FitArguments {
   std::optional<RateSchedule> schedule = {};
   // Asked in this order after each epoch, before on_epoch; all of them, whatever one of them says.
   std::vector<FitCallbackPtr> callbacks = {};
-  // After each step that is known to be done.
+  // After each step that is known to be done; again after the last one of an epoch, where that only
+  // now says how many there are.
   std::function<void(const FitProgress&)> on_step = {};
   // A checkpoint that was saved within such a fit: loaded, and the fit goes on from there. A file
   // that is not there yet begins the fit. Empty: goes on from where the graph stands in a fit that

@@ -20,12 +20,14 @@
 #include "graph/fit/resumed_fit.h"
 #include "graph/fit/steps_in_flight.h"
 #include "graph/run/executor.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::int64_t kMostEpochs = std::numeric_limits<int>::max();
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int64_t>::max();
 
 // A seed that a checkpoint has as a negative number could not be given to a fit.
@@ -35,6 +37,23 @@ constexpr std::uint64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
 void set_rate(Optimizer& optimizer, const RateSchedule& schedule) {
   optimizer.set_learning_rate(static_cast<float>(schedule(optimizer.time_step() - 1)));
 }
+
+// Two would train in between each other's steps, and a graph remembers one place.
+class OnlyFit {
+ public:
+  explicit OnlyFit(KeptFitPlace& place) : place_(place) {
+    if (place_.begin_run()) return;
+    throw InvalidArgument(
+        "[fit] expected no other fit of this graph, which one runs already: in its callbacks and "
+        "batches execute() trains a step");
+  }
+  ~OnlyFit() { place_.end_run(); }
+  OnlyFit(const OnlyFit&) = delete;
+  OnlyFit& operator=(const OnlyFit&) = delete;
+
+ private:
+  KeptFitPlace& place_;
+};
 
 class Fit {
  public:
@@ -51,6 +70,7 @@ class Fit {
     take_samples();
     take_validation();
     check_trains(graph_, state_);
+    if (is_done()) return {};
     begin();
     // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,
     // has steps of it.
@@ -61,8 +81,11 @@ class Fit {
       ask(epoch);
       go_to_next_epoch();
     }
+    // The last moment in which Ctrl-C finds a place to go on from.
+    keeping_place("", check_interruption);
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->end(graph_);
-    state_.fit_place->set(nullptr);
+    const std::int64_t last = place_.ended != 0 ? kMostEpochs : place_.epoch - 1;
+    state_.fit_place->end(last, passes_now(state_));
     return progress_.epochs;
   }
 
@@ -86,6 +109,7 @@ class Fit {
     state_.current_executor("fit")->check_none_is_missing(samples.batch(0, batch).arguments,
                                                           {.call = "fit"});
     if (place_.shuffle_seed) {
+      samples.check_lengths(batch, true);
       check_all_move(state_, data, "shuffled; pass them, or shuffle=False");
     } else {
       check_all_are_sorted(state_, data, samples, batch);
@@ -138,6 +162,12 @@ class Fit {
       error.add(" in the validation");
       throw;
     }
+  }
+
+  // Interrupted as it returned, when nothing was left to do.
+  bool is_done() const {
+    return arguments_.resume && arguments_.resume->empty() && state_.fit_place->get() == nullptr &&
+           state_.fit_place->has_ended(arguments_.epochs, passes_now(state_));
   }
 
   // What can be refused is, before callbacks or their files change.
@@ -207,7 +237,6 @@ class Fit {
     count(steps);
     epoch.loss = steps.loss().value();
     epoch.steps = progress_.steps;
-    if (goes_on) progress_.all_steps = progress_.steps;
     epoch.seconds = std::chrono::duration<double>(Clock::now() - start).count();
     if (const OptimizerPtr used = graph_.optimizer(); goes_on && used && !place_.epoch_rate) {
       place_.epoch_rate = used->learning_rate();
@@ -215,10 +244,17 @@ class Fit {
     epoch.learning_rate = place_.epoch_rate.value_or(0);
     if (goes_on) {
       progress_.epochs.push_back(epoch);
+      know_all_steps();
     } else {
       keep_place();
     }
     return goes_on;
+  }
+
+  void know_all_steps() {
+    const bool were_known = std::exchange(progress_.all_steps, progress_.steps) == progress_.steps;
+    if (were_known || !arguments_.on_step) return;
+    keeping_place("", [&] { arguments_.on_step(progress_); });
   }
 
   bool take_steps(StepsInFlight& steps) {
@@ -380,6 +416,7 @@ class Fit {
 }  // namespace
 
 std::vector<Epoch> TrainingGraph::fit(const FitArguments& arguments) {
+  const OnlyFit only(*state_->fit_place);
   return Fit(*this, *state_, arguments).run();
 }
 

@@ -27,12 +27,16 @@ class StepNumbers {
   void bind(CompiledGraph& graph);
   // Counts the job's forward pass, and writes what its program reads.
   void write(const Job& job);
-  // Runs it. Where there is no memory for that, its forward pass does not count after all.
+  // Runs it. Where there is no memory for that, or a number that is not finite has stopped it, its
+  // forward pass does not count after all: the next step has the masks that it would have had.
   template <class Run>
   void during(const Job& job, const Run& run) {
     try {
       run();
     } catch (const OutOfMemory&) {
+      take_back(job);
+      throw;
+    } catch (const NumericError&) {
       take_back(job);
       throw;
     } catch (const std::bad_alloc&) {

@@ -1,6 +1,7 @@
 // Where a fit stands that has not ended: a checkpoint holds it, and a later fit goes on from it.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -49,6 +50,20 @@ inline std::int64_t passes_of(std::int64_t forward_count, std::int64_t micro_bat
 // That of the fit that a graph was last in the middle of; null: none.
 class KeptFitPlace {
  public:
+  // False: one runs already. By who runs it.
+  bool begin_run() { return !runs_.exchange(true); }
+  void end_run() { runs_ = false; }
+  // A fit up to this epoch is over, after so many passes.
+  void end(std::int64_t epoch, std::int64_t passes) {
+    const std::lock_guard lock(mutex_);
+    place_ = nullptr;
+    ended_ = {epoch, passes};
+  }
+  // Whether one up to this epoch is, and nothing has trained since.
+  bool has_ended(std::int64_t epoch, std::int64_t passes) const {
+    const std::lock_guard lock(mutex_);
+    return ended_ && epoch <= ended_->first && passes == ended_->second;
+  }
   FitPlacePtr get() const {
     const std::lock_guard lock(mutex_);
     return place_;
@@ -56,11 +71,14 @@ class KeptFitPlace {
   void set(FitPlacePtr place) {
     const std::lock_guard lock(mutex_);
     place_.swap(place);
+    ended_ = std::nullopt;
   }
 
  private:
   mutable Mutex mutex_;
+  std::atomic<bool> runs_ = false;
   FitPlacePtr place_;
+  std::optional<std::pair<std::int64_t, std::int64_t>> ended_;
 };
 
 }  // namespace traingraph
