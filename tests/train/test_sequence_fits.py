@@ -149,3 +149,45 @@ def test_what_would_stay_in_its_place_is_refused() -> None:
             call(DATA, LABELS, **given)
         data, labels = in_order(descending(np.arange(8)))
         call(data, labels, **given)
+
+
+@pytest.mark.parametrize("how", ["fit", "batches", "evaluate", "predict"])
+def test_two_lengths_are_refused_before_the_first_step(how: str) -> None:
+    """LSTM layers read both, and an order descends by one of them."""
+    model, other = two_lengths(), LENGTHS[::-1].copy()
+    data = {"a": STEPS, "b": STEPS, "first": LENGTHS[:, None], "second": other[:, None]}
+    before = model.state()
+    calls: dict[str, Any] = {
+        "fit": lambda: model.fit(data, KINDS),
+        "batches": lambda: model.fit(batches=[(data, KINDS)]),
+        "evaluate": lambda: model.evaluate(data, KINDS),
+        "predict": lambda: model.predict(data),
+    }
+    text = "inputs 'first' and 'second' of the same lengths, by which the samples of a batch are"
+    with pytest.raises(tg.InvalidArgument, match=text):
+        calls[how]()
+    if how == "fit":
+        with pytest.raises(tg.InvalidArgument, match=text):
+            model.fit(data | {"second": data["first"]}, KINDS, validation=(data, KINDS))
+    for name, values in model.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+    data["second"] = data["first"].copy()
+    calls[how]()
+
+
+def test_two_lengths_that_descend_as_given_are_trained_by() -> None:
+    down = np.sort(LENGTHS)[::-1][:, None].copy()
+    data = {"a": STEPS, "b": STEPS, "first": down, "second": np.minimum(down, 3)}
+    model = two_lengths()
+    assert model.fit(data, KINDS, shuffle=False)[0].steps == 6
+    assert model.predict(data).shape == (45, 2)
+    with pytest.raises(tg.InvalidArgument, match="of the same lengths"):
+        model.fit(data, KINDS)
+
+
+def two_lengths() -> tg.MLCTrainingGraph:
+    a, b = (nn.Input((6, 3), name=name) for name in "ab")
+    first, second = (nn.Input(1, name=name, data_type="int32") for name in ("first", "second"))
+    both = nn.concatenate([nn.lstm(4)(a, first), nn.lstm(4)(b, second)])
+    inputs = [a, b, first, second]
+    return nn.model(inputs=inputs, outputs=nn.dense(2)(both), batch_size=8, device="cpu")

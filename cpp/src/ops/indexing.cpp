@@ -142,7 +142,10 @@ void gradient_of_select(Gradient& g) {
 
 IntegerUse indices_of_gather(const ir::Graph& graph, const ir::Node& node) {
   const auto axis = static_cast<std::size_t>(std::get<AxisAttributes>(node.attributes).axis);
-  return {node.inputs[1], 0, graph.type(node.inputs[0]).shape[axis]};
+  const ir::ValueId maker = graph.value(node.inputs[0]).producer;
+  // A table that layers make themselves counts steps (layers/sequences.cpp).
+  const bool are_lengths = maker != ir::kNone && graph.node(maker).op == ir::Op::constant;
+  return {node.inputs[1], 0, graph.type(node.inputs[0]).shape[axis], are_lengths};
 }
 
 IntegerUse indices_of_scatter(const ir::Graph& graph, const ir::Node& node) {

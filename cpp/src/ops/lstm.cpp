@@ -174,7 +174,7 @@ IntegerUse lengths(const ir::Graph& graph, const ir::Node& node) {
   const auto& a = std::get<LstmAttributes>(node.attributes);
   if (!a.has_lengths) return {};
   const auto operand = static_cast<std::size_t>(LstmOperands::of_forward(a).lengths);
-  return {node.inputs[operand], 0, graph.type(node.inputs[0]).shape[a.time_first ? 0 : 1] + 1,
+  return {node.inputs[operand], 0, graph.type(node.inputs[0]).shape[a.time_first ? 0 : 1] + 1, true,
           true};
 }
 

@@ -75,6 +75,7 @@ struct IntegerUse {
   ir::ValueId integers = ir::kNone;  // kNone: it reads none that are limited
   std::int64_t lowest = 0;
   std::int64_t end = 0;
+  bool are_lengths = false;  // of sequences
   bool descend = false;
 };
 

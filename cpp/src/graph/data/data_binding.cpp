@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/data/shape_advice.h"
 #include "runtime/foreign_streams.h"
 #include "runtime/memory/parameter_store.h"
 #include "runtime/memory/transfer.h"
@@ -51,7 +52,7 @@ void check(const Subject& subject, const ir::Type& type, const TensorData& data)
   }
   if (!fits(data.shape, type.shape)) {
     throw ShapeError(subject + "expected shape " + to_string(type.shape) + " but got " +
-                     to_string(data.shape));
+                     to_string(data.shape) + advice_on_images(data.shape, type.shape));
   }
 }
 
@@ -116,7 +117,8 @@ bool Rows::count(const TensorData& array, const Tensor& tensor) {
   return true;
 }
 
-void Rows::add(const std::string& name, const TensorData& array, const Tensor& tensor) {
+void Rows::add(const std::string& name, const TensorData& array, const Tensor& tensor,
+               bool are_labels) {
   if (count(array, tensor)) return;
   const Shape& shape = tensor.descriptor().shape;
   const Subject subject{"tensor", name};
@@ -125,8 +127,10 @@ void Rows::add(const std::string& name, const TensorData& array, const Tensor& t
                      to_string(shape) + " but got " + to_string(array.shape));
   }
   if (rows_in(array.shape, shape) == kNoRows) {
-    throw ShapeError(subject + "expected shape " + to_string(shape) + " but got " +
-                     to_string(array.shape));
+    throw ShapeError(
+        subject + "expected shape " + to_string(shape) + " but got " + to_string(array.shape) +
+        (are_labels ? advice_on_labels(array.shape, shape, tensor.descriptor().data_type)
+                    : advice_on_images(array.shape, shape)));
   }
   throw ShapeError(subject + "expected " + std::to_string(count_) +
                    " rows as in the arrays before but got " + to_string(array.shape));
@@ -135,11 +139,11 @@ void Rows::add(const std::string& name, const TensorData& array, const Tensor& t
 std::int64_t rows_of(const GraphState& graph, std::int64_t declared_batch,
                      const ExecutionArguments& arguments) {
   Rows rows(declared_batch);
-  const auto add = [&rows](const NamedData& data, const NamedTensors& declared) {
+  const auto add = [&](const NamedData& data, const NamedTensors& declared) {
     std::size_t next = 0;
     for (const auto& [name, array] : data) {
       const TensorPtr* tensor = find_from(next, declared, name);
-      if (tensor != nullptr) rows.add(name, array, **tensor);
+      if (tensor != nullptr) rows.add(name, array, **tensor, &declared == &graph.loss_labels);
     }
   };
   add(arguments.inputs, graph.inputs);
@@ -156,7 +160,8 @@ Bound bound_by(const GraphState& graph, std::int64_t declared_batch, const Named
     if (tensor == nullptr) continue;
     const bool is_declared = std::ranges::any_of(
         kDeclared, [&](auto group) { return names(graph.*group, tensor->get()); });
-    if (is_declared) bound.rows.add(name, array, **tensor);
+    const bool are_labels = names(graph.loss_labels, tensor->get());
+    if (is_declared) bound.rows.add(name, array, **tensor, are_labels);
     const auto is_it = [&](const GradientHandle& known) { return known.gradient == *tensor; };
     bound.user_gradients |= std::ranges::any_of(graph.user_gradients, is_it);
   }

@@ -26,7 +26,7 @@ class Rows {
   // none to count, and one row that serves all samples is none of them.
   bool count(const TensorData& array, const Tensor& tensor);
   // The same, with a ShapeError for false.
-  void add(const std::string& name, const TensorData& array, const Tensor& tensor);
+  void add(const std::string& name, const TensorData& array, const Tensor& tensor, bool are_labels);
   // Of all; 0 without any, and where one is raw bytes.
   std::int64_t agreed() const { return agreed_ ? count_ : 0; }
 

@@ -102,6 +102,7 @@ TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_
   Samples samples = samples_of(*state_, SampleData{.inputs = inputs}, false, kPredict);
   const std::int64_t batch = batch_size_of(*state_, batch_size, samples.count(), kPredict);
   if (samples.is_sorted()) {
+    samples.check_lengths(batch, false);
     samples.arrange({{}, 0, batch}, state_->current_executor("predict")->backend());
   }
   TensorData all;

@@ -14,12 +14,13 @@ namespace traingraph {
 
 namespace {
 
-// The input that has the lengths of sequences, which have to descend in a batch; "": there is none.
-std::string lengths_in(const GraphState& state) {
+// The inputs that have lengths of sequences, which have to descend in a batch.
+std::vector<std::string> lengths_in(const GraphState& state) {
   const auto is_integer = [](const auto& input) {
     return input.second->descriptor().data_type == DataType::kInt32;
   };
   if (std::ranges::none_of(state.inputs, is_integer)) return {};
+  std::vector<std::string> names;
   const std::vector<NodeRecord> nodes = state.ordered_nodes();
   for (const NodeRecord& node : nodes) {
     if (dynamic_cast<const LSTM*>(node.layer.get()) == nullptr) continue;
@@ -34,9 +35,10 @@ std::string lengths_in(const GraphState& state) {
     }
     const auto is_it = [lengths](const auto& input) { return input.second.get() == lengths; };
     const auto found = std::ranges::find_if(state.inputs, is_it);
-    if (found != state.inputs.end() && is_integer(*found)) return found->first;
+    if (found == state.inputs.end() || !is_integer(*found)) continue;
+    if (std::ranges::find(names, found->first) == names.end()) names.push_back(found->first);
   }
-  return {};
+  return names;
 }
 
 }  // namespace
@@ -95,6 +97,7 @@ void check_all_move(const GraphState& state, const SampleData& data, const std::
 
 void check_all_are_sorted(const GraphState& state, const SampleData& data, const Samples& samples,
                           std::int64_t batch) {
+  samples.check_lengths(batch, false);
   const bool moves = samples.is_sorted() && !samples.descend(batch);
   if (moves) check_all_move(state, data, "sorted by their lengths; pass them");
 }

@@ -59,6 +59,7 @@ struct PreparedBatches::Epoch {
     own(data.loss_labels);
     own(data.loss_label_weights);
     Samples samples = samples_of(*graph, data, true, kFit);
+    samples.check_lengths(samples.count(), false);
     const std::lock_guard lock(mutex);
     ready.push_back(std::move(samples));
     changed.notify_all();

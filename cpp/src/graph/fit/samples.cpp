@@ -8,6 +8,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/data/data_binding.h"
+#include "graph/data/shape_advice.h"
 #include "graph/state/graph_state.h"
 #include "runtime/backend.h"
 #include "runtime/device_memory.h"
@@ -20,6 +21,7 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
                   NamedData ExecutionArguments::* to) {
   for (const auto& [name, array] : arrays) {
     const std::string subject = std::string("[samples] ") + what + " '" + name + "': ";
+    const bool are_labels = to == &ExecutionArguments::loss_labels;
     const TensorPtr* tensor = find(declared, name);
     if (tensor == nullptr) {
       throw InvalidArgument(std::string("[samples] expected ") + what + " of " +
@@ -48,7 +50,9 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
       std::string sample = to_string(expected);
       sample.replace(1, std::to_string(rows).size(), "N");
       throw ShapeError(subject + "expected " + (rows == 0 ? "at least one sample" : "samples") +
-                       ", " + sample + ", but got " + to_string(array.shape));
+                       ", " + sample + ", but got " + to_string(array.shape) +
+                       (are_labels ? advice_on_labels(array.shape, d.shape, d.data_type)
+                                   : advice_on_images(array.shape, d.shape)));
     }
     if (count_ != 0 && rows != count_) {
       throw ShapeError(subject + "expected " + std::to_string(count_) +
@@ -66,15 +70,29 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
   }
 }
 
-void Samples::sort_by(const std::string& name) {
-  const auto column = std::ranges::find(columns_, name, &Column::name);
-  if (column == columns_.end()) return;
-  const TensorData lengths = column->all.on_host();
-  const std::int64_t of_sample = element_count(lengths.shape) / count_;
-  const bool are_numbers = lengths.data_type == DataType::kInt32 && of_sample == 1;
-  if (!are_numbers) return;
-  const auto* const first = static_cast<const std::int32_t*>(lengths.bytes);
-  lengths_.assign(first, first + count_);
+void Samples::sort_by(const std::vector<std::string>& names) {
+  for (const std::string& name : names) {
+    const auto column = std::ranges::find(columns_, name, &Column::name);
+    if (column == columns_.end()) continue;
+    const TensorData lengths = column->all.on_host();
+    const std::int64_t of_sample = element_count(lengths.shape) / count_;
+    if (lengths.data_type != DataType::kInt32 || of_sample != 1) continue;
+    const auto* const first = static_cast<const std::int32_t*>(lengths.bytes);
+    lengths_.push_back({name, {first, first + count_}});
+  }
+}
+
+void Samples::check_lengths(std::int64_t batch, bool is_shuffled) const {
+  const auto descend = [batch](const Lengths& lengths) { return lengths.descend(batch); };
+  if (!is_shuffled && std::ranges::all_of(lengths_, descend)) return;
+  for (const Lengths& other : lengths_) {
+    if (other.of == lengths_.front().of) continue;
+    throw InvalidArgument("[samples] expected inputs '" + lengths_.front().name + "' and '" +
+                          other.name +
+                          "' of the same lengths, by which the samples of a batch are sorted for "
+                          "the LSTM layers that read them, but got others; attention takes "
+                          "lengths in any order");
+  }
 }
 
 void Samples::arrange(const Order& order, const Backend& device) {
@@ -104,21 +122,21 @@ void Samples::shuffle(std::uint64_t seed, std::int64_t epoch) {
   }
 }
 
-bool Samples::descend(std::int64_t batch) const {
-  for (std::int64_t k = 1; k < count_; ++k) {
-    const auto place = static_cast<std::size_t>(k);
-    if (k % batch != 0 && lengths_[place] > lengths_[place - 1]) return false;
+bool Samples::Lengths::descend(std::int64_t batch) const {
+  for (std::size_t k = 1; k < of.size(); ++k) {
+    if (static_cast<std::int64_t>(k) % batch != 0 && of[k] > of[k - 1]) return false;
   }
   return true;
 }
 
 // Those of one length stay in their order.
 void Samples::sort(std::int64_t batch) {
+  const std::vector<std::int64_t>& lengths = lengths_.front().of;
   for (std::int64_t first = 0; first < count_; first += batch) {
     const auto begin = order_.begin() + first;
     std::stable_sort(
-        begin, begin + std::min(batch, count_ - first), [this](std::int64_t a, std::int64_t b) {
-          return lengths_[static_cast<std::size_t>(a)] > lengths_[static_cast<std::size_t>(b)];
+        begin, begin + std::min(batch, count_ - first), [&](std::int64_t a, std::int64_t b) {
+          return lengths[static_cast<std::size_t>(a)] > lengths[static_cast<std::size_t>(b)];
         });
   }
 }

@@ -26,12 +26,14 @@ class Samples {
            NamedData ExecutionArguments::* to);
 
   std::int64_t count() const { return count_; }
-  // The array of sequences' lengths, by which the samples of each batch are sorted; none of this
-  // name: they are not.
-  void sort_by(const std::string& name);
+  // The arrays of sequences' lengths: by the first one the samples of each batch are sorted;
+  // without any they are not.
+  void sort_by(const std::vector<std::string>& names);
+  // Raises InvalidArgument where the lengths of others do not descend as well.
+  void check_lengths(std::int64_t batch, bool is_shuffled) const;
   bool is_sorted() const { return !lengths_.empty(); }
   // Whether the lengths do in each batch of the samples as given.
-  bool descend(std::int64_t batch) const;
+  bool descend(std::int64_t batch) const { return lengths_.front().descend(batch); }
   // Another order for each epoch of a seed, the same in every process; no seed: as given. Then by
   // descending lengths in each batch.
   struct Order {
@@ -69,7 +71,12 @@ class Samples {
 
   std::int64_t declared_batch_;
   std::vector<Column> columns_;
-  std::vector<std::int64_t> lengths_;  // of the samples as given; empty: they have none
+  struct Lengths {
+    std::string name;
+    std::vector<std::int64_t> of;  // of the samples as given
+    bool descend(std::int64_t batch) const;
+  };
+  std::vector<Lengths> lengths_;
   std::vector<std::int64_t> order_;    // empty: as given
   std::shared_ptr<std::byte> places_;  // the same in the device's memory, if arrays lie there
   Batch batch_;

@@ -56,7 +56,7 @@ void refuse_integer(const std::string& name, const IntegerRange& range, const In
   const std::string highest = std::to_string(range.count - 1);
   const std::string got = " but got " + std::to_string(value);
   const std::string where = " at " + text_of(place) + range.layer;
-  if (range.descends) {
+  if (range.are_lengths) {
     throw InvalidArgument("[lengths '" + name + "'] expected a length from 0 to " + highest + got +
                           where);
   }

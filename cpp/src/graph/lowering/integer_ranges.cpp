@@ -34,7 +34,8 @@ void for_each_range(const ir::Graph& graph, const F& f) {
     if (integers == nullptr) continue;
     const ops::IntegerUse use = integers(graph, node);
     if (use.integers == kNone) continue;
-    f(use.integers, IntegerRange{use.lowest, use.end, use.descend, ir::where(graph, node)});
+    f(use.integers,
+      IntegerRange{use.lowest, use.end, use.are_lengths, use.descend, ir::where(graph, node)});
   }
 }
 
@@ -50,6 +51,7 @@ void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
     if (known.count < range.count) range.layer = known.layer;
     range.lowest = std::max(known.lowest, range.lowest);
     range.count = std::min(known.count, range.count);
+    range.are_lengths = known.are_lengths || range.are_lengths;
     range.descends = known.descends || range.descends;
   }
   known = range;

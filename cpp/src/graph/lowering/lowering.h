@@ -13,10 +13,11 @@
 namespace traingraph {
 
 // What the integers of a tensor may be: class labels from -1 (ignored), indices from 0, or lengths
-// of sequences, which descend; below `count`. 0: anything.
+// of sequences, which may have to descend; below `count`. 0: anything.
 struct IntegerRange {
   std::int64_t lowest = 0;
   std::int64_t count = 0;
+  bool are_lengths = false;
   bool descends = false;
   std::string layer = {};  // " at layer 3 'embedding'": the one that asks for it
 };
