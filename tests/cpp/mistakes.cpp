@@ -101,7 +101,19 @@ const std::map<std::string, void (*)()>& mistakes() {
        [] { nn::model({nn::dense(4)}, {.input = {8}, .optimizer = "adamm"}); }},
       {"nn.model([nn.dense(4)], input=8, labels='onehot')",
        [] { nn::model({nn::dense(4)}, {.input = {8}, .labels = "onehot"}); }},
-      {"nn.mean(nn.Input(8), axis=-1)", [] { nn::mean(nn::input({8}), {-1}); }},
+      {"nn.model(inputs=(a := nn.Input(8)), outputs=nn.mean(a, axis=-3), loss='mse')",
+       [] {
+         const nn::Value a = nn::input({8});
+         nn::model({.inputs = {a}, .outputs = {nn::mean(a, {-3})}, .loss = "mse"});
+       }},
+      {"nn.model([nn.dense(3), 'softmax'], input=8)",
+       [] { nn::model({nn::dense(3), "softmax"}, {.input = {8}}); }},
+      {"nn.model([nn.dense(4)], input=(4, 8))",
+       [] { nn::model({nn::dense(4)}, {.input = {4, 8}}); }},
+      {"nn.model([nn.residual([nn.dense(4)], shortcut=[nn.dense(5)])], input=8)",
+       [] { nn::model({nn::residual({nn::dense(4)}, {nn::dense(5)})}, {.input = {8}}); }},
+      {"nn.lstm(4)(nn.Input((5, 2)), nn.Input(1))",
+       [] { nn::lstm(4)(nn::input({5, 2}), nn::input({1})); }},
       {"nn.concatenate([])", [] { nn::concatenate({}); }},
       {"nn.dense(4, weights_init='kaiming_normal')",
        [] { nn::dense(4, {.weights_init = "kaiming_normal"}); }},

@@ -1,6 +1,7 @@
 """Networks of values: branches, own losses as expressions, and what blocks begin with."""
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,6 +91,14 @@ EXPRESSIONS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "clip": (lambda p, y: nn.clip(p, -0.5, 0.5) * y, lambda p, y: p.clamp(-0.5, 0.5) * y),
     "reductions": (lambda p, y: nn.mean(p, axis=1) * nn.sum(p * y, axis=[0, 1]),
                    lambda p, y: p.mean(1, keepdim=True) * (p * y).sum()),
+    "axes from behind": (
+        lambda p, y: nn.mean(p, axis=-1) * nn.sum(p * y, axis=[-2, -1]) + nn.concatenate([p], -1),
+        lambda p, y: p.mean(1, keepdim=True) * (p * y).sum() + p),
+    "numbers of NumPy on the left": (
+        lambda p, y: np.float32(2) - p + np.float64(3) / (p * p + 1) + np.float32(2) ** p
+        + nn.where(np.float32(0.1) < p, p, y) + nn.where(np.float32(0.2) >= p, p, 1),
+        lambda p, y: 2 - p + 3 / (p * p + 1) + 2**p
+        + torch.where(p > 0.1, p, y) + torch.where(p <= 0.2, p, 1)),
     "joined": (lambda p, y: nn.concatenate([p, y * p]) * 2,
                lambda p, y: torch.cat([p, y * p], 1) * 2),
     "products": (lambda p, y: nn.matmul(nn.reshape([3, 1])(p), nn.reshape([1, 3])(y)),
@@ -450,6 +459,12 @@ REFUSED: dict[str, tuple[Callable[[], object], type[Exception], str]] = {
         r"expected a result of the shape \(32, 3\) beside it but got \(32, 2\); give a shortcut",
     ),
     "a truth value": (lambda: bool(X < 1), TypeError, r"nn\.where\(\) chooses"),
+    "an array to be changed": (
+        lambda: operator.iadd(np.ones(3), X), TypeError, r"got numpy\.add, which is of arrays",
+    ),
+    "a remainder": (lambda: X % 2, TypeError, "expected no operator % of"),
+    "either": (lambda: (X < 1) | (X > 2), TypeError, r"expected no operator \| of less"),
+    "neither": (lambda: X ^ X, TypeError, r"expected no operator \^ of"),
     "another operand": (lambda: X + "a", TypeError, "unsupported operand"),  # type: ignore[operator]
     "a number to a block": (
         lambda: nn.dense(2)(3), TypeError, r"\[dense\(2\)\] expected a Value, .* 'int'",

@@ -146,16 +146,20 @@ Block shared(std::vector<Block> blocks) {
 }
 
 Block residual(std::vector<Block> blocks, std::vector<Block> shortcut) {
+  const bool has_shortcut = !shortcut.empty();
   const Block inside = sequential(std::move(blocks));
   const Block outside = sequential(std::move(shortcut));
   const std::string text = "residual(" + inside.text().substr(std::string("sequential(").size());
   return layer_block(text, [=](const GraphPtr& graph, const TensorPtr& x, bool before_rectifier) {
     const TensorPtr result = inside(graph, x, before_rectifier);
     const TensorPtr beside = outside(graph, x, before_rectifier);
-    if (result->descriptor().shape != beside->descriptor().shape) {
-      throw ShapeError("[" + text + "] expected a result of the shape " +
-                       to_string(beside->descriptor().shape) + " beside it but got " +
-                       to_string(result->descriptor().shape) + "; give a shortcut");
+    const Shape &made = result->descriptor().shape, &kept = beside->descriptor().shape;
+    if (made != kept) {
+      throw ShapeError("[" + text + "] expected a result of the shape " + to_string(kept) +
+                       (has_shortcut ? ", which the shortcut gives," : " beside it") + " but got " +
+                       to_string(made) +
+                       (has_shortcut ? "; one of the two has other outputs, or another stride"
+                                     : "; give a shortcut"));
     }
     return graph->node(std::make_shared<Arithmetic>(ArithmeticOperation::kAdd),
                        std::vector<TensorPtr>{beside, result});

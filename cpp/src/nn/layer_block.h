@@ -72,11 +72,15 @@ inline std::int64_t smallest(const std::optional<Size>& size) {
   return size ? std::min(size->y, size->x) : 1;
 }
 
-// Raises InvalidArgument: axes of values are counted from the first one.
-inline void expect_axis(const char* function, std::int64_t axis) {
-  if (axis >= 0) return;
-  throw InvalidArgument("[" + std::string(function) + "] expected an axis of at least 0 but got " +
-                        std::to_string(axis) + "; axes are counted from the batch, which is 0");
+// Counted from the batch, which is 0; below 0 from behind the last one. Raises InvalidArgument.
+inline std::int64_t axis_of(const char* function, std::int64_t axis, const TensorPtr& x) {
+  const Shape& shape = x->descriptor().shape;
+  const auto rank = static_cast<std::int64_t>(shape.size());
+  if (axis >= -rank && axis < rank) return axis < 0 ? axis + rank : axis;
+  throw InvalidArgument("[" + std::string(function) + "] expected an axis from " +
+                        std::to_string(-rank) + " to " + std::to_string(rank - 1) + " of " +
+                        to_string(shape) + " but got " + std::to_string(axis) +
+                        "; the batch is axis 0");
 }
 
 // InvalidArgument that lists what is accepted.

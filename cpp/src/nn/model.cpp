@@ -7,6 +7,7 @@
 
 #include "nn/expression.h"
 #include "nn/layer_block.h"
+#include "nn/loss_source.h"
 #include "nn/losses.h"
 
 namespace traingraph::nn {
@@ -142,6 +143,7 @@ class Network {
     check_read();
     Graph& graph = *drawing_.graph;
     TensorPtr prediction = drawn_.at(options_.outputs.front().expression().get());
+    if (loss_ != nullptr) check_prediction(prediction);
     // The loss and `predict` take the last layer's first result.
     const std::vector<LayerPtr> layers = graph.layers();
     if (layers.empty() || graph.result_tensors(layers.back()).front() != prediction) {
@@ -207,6 +209,16 @@ class Network {
       throw InvalidArgument("[model] expected inputs that an output or the loss reads but got " +
                             input.text() + ", which nothing reads; leave it out");
     }
+  }
+
+  // A loss layer takes what it is given, as in ML Compute.
+  void check_prediction(const TensorPtr& prediction) const {
+    const LossType type = loss_->descriptor().type;
+    const bool are_classes =
+        !is_floating_point(labels_of(options_.labels, type, prediction->descriptor()).data_type);
+    expect_classes_first(*drawing_.graph, prediction, type, are_classes, "model");
+    if (std::holds_alternative<LayerPtr>(options_.loss)) return;
+    expect_logits(*drawing_.graph, prediction, type, "model");
   }
 
   void declare_labels(const TensorDescriptor& prediction) {

@@ -11,6 +11,7 @@
 
 #include "nn/expression.h"
 #include "nn/layer_block.h"
+#include "nn/loss_source.h"
 #include "nn/losses.h"
 #include "nn/meeting_batches.h"
 
@@ -37,9 +38,9 @@ Value elements(const char* text, const std::vector<Value>& values, Parts... part
 }
 
 Value reduced(const char* text, ReductionType type, const Value& x, Shape axes) {
-  for (const std::int64_t axis : axes) expect_axis(text, axis);
   return made(text, {x}, [=](Drawing& drawing, const Sources& sources, bool) {
-    Shape over = axes;
+    Shape over;
+    for (const std::int64_t axis : axes) over.push_back(axis_of(text, axis, sources[0]));
     const auto rank = static_cast<std::int64_t>(sources[0]->descriptor().shape.size());
     for (std::int64_t axis = 0; axes.empty() && axis < rank; ++axis) over.push_back(axis);
     const TensorPtr result =
@@ -96,9 +97,11 @@ Value Block::operator()(const Value& x, const Value& lengths) const {
   expect_sequences();
   const auto& given = lengths.expression()->input;
   if (given && given->options.data_type != DataType::kInt32) {
+    const bool attends = text().starts_with("attention");
     throw DataTypeError("[" + text() + "] expected lengths of int32 behind the source but got " +
                         lengths.text() + " of " + name(given->options.data_type) +
-                        "; attention reads its one source as query, key and value");
+                        (attends ? "; attention reads its one source as query, key and value"
+                                 : "; declare them by Input(1, data_type='int32')"));
   }
   return made(text(), {x, lengths},
               [block = *this](Drawing& drawing, const Sources& sources, bool) {
@@ -172,10 +175,10 @@ Value sum(const Value& x, std::vector<std::int64_t> axes) {
 }
 
 Value concatenate(const std::vector<Value>& values, std::int64_t axis) {
-  expect_axis("concatenate", axis);
   if (values.empty()) throw InvalidArgument("[concatenate] expected 1 or more values but got none");
   return made("concatenate", values, [axis](Drawing& drawing, const Sources& sources, bool) {
-    return drawing.graph->node(std::make_shared<Concatenation>(axis), sources);
+    const std::int64_t along = axis_of("concatenate", axis, sources[0]);
+    return drawing.graph->node(std::make_shared<Concatenation>(along), sources);
   });
 }
 Value matmul(const Value& x, const Value& y) {
@@ -184,9 +187,8 @@ Value matmul(const Value& x, const Value& y) {
   });
 }
 Value gather(const Value& x, const Value& indices, std::int64_t axis) {
-  expect_axis("gather", axis);
   return made("gather", {x, indices}, [axis](Drawing& drawing, const Sources& sources, bool) {
-    return drawing.graph->gather(axis, sources[0], sources[1]);
+    return drawing.graph->gather(axis_of("gather", axis, sources[0]), sources[0], sources[1]);
   });
 }
 
@@ -215,6 +217,9 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
     const TensorPtr& p = sources[0];
     const Shape& shape = p->descriptor().shape;
     TensorPtr given = sources[1];
+    const bool are_classes = !is_floating_point(given->descriptor().data_type);
+    expect_classes_first(*drawing.graph, p, d.type, are_classes, "loss");
+    expect_logits(*drawing.graph, p, d.type, "loss");
     if (given->data().bytes != nullptr && shape != Shape{1}) {
       // A number, in the prediction's shape, also where that is not finite.
       const auto less = std::make_shared<Comparison>(ComparisonOperation::kLess);
