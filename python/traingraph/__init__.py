@@ -12,11 +12,13 @@ from traingraph import _openmp  # noqa: F401  (first: it decides how the core is
 from traingraph import _core
 from traingraph import nn as nn
 from traingraph._core import *  # noqa: F403
-from traingraph._missing_names import answer_words, missing_name
+from traingraph._missing_names import answer_calls_and_settings, answer_words, missing_name
 
 __all__ = list(_core.__all__)
 __version__ = _core.version()
-answer_words(_core.MLCTrainingGraph, _core.MLCInferenceGraph, _core.MLCTensor, _core.MLCOptimizer)
+_GRAPHS = (_core.MLCTrainingGraph, _core.MLCInferenceGraph)
+answer_words(*_GRAPHS, _core.MLCExecution, _core.MLCTensor, _core.MLCOptimizer)
+answer_calls_and_settings(*_GRAPHS)
 if not TYPE_CHECKING:
     __getattr__ = missing_name(
         __name__, [*__all__, "nn", "mps", "augment", "tensorboard"], {"nn": nn.__all__}

@@ -15,7 +15,7 @@ _MEMBERS = {
     "accuracy": ["validation.accuracy"],
     "add": ["node()"],
     "axis": ["dimension"],
-    "backward": ["execute_gradient()"],
+    "backward": ["execute_gradient()", "result, as execute() computes gradients and updates too"],
     "call": ["predict()"],
     "children": ["layers"],
     "cpu": ['compile(device="cpu")'],
@@ -28,6 +28,7 @@ _MEMBERS = {
     "get_weights": ["state()"],
     "history": ["fit()"],
     "item": ["result"],
+    "learning_rate": ["optimizer.learning_rate"],
     "load_state_dict": ["load_state()"],
     "load_weights": ["load()"],
     "loss": ["result"],
@@ -88,7 +89,7 @@ def missing_name(
         is_module = name in names  # which is not imported yet
         meant = f"'import {module}.{name}' before it" if is_module else None
         if not is_module and not name.startswith("_"):
-            meant = _meant(module, names, others or {}, name)
+            meant = meant_name(module, names, others or {}, name)
         asks = f"; did you mean {meant}?" if meant else ""
         if _imports(sys._getframe(1).f_code.co_code, sys._getframe(1).f_lasti):
             raise ImportError(f"cannot import name '{name}' from '{module}'{asks}", name=module)
@@ -108,7 +109,7 @@ def missing_member(owner: object, name: str, error: AttributeError) -> Attribute
     if isinstance(owner, type):
         kind = f"type object '{owner.__name__}'"
     if type(owner) is vars(_core)["Value"]:
-        meant = _meant_of_value(name)
+        meant = meant_of_value(name)
     elif isinstance(owner, enum.EnumMeta):
         meant = _nearest_name(name, list(owner.__members__))
     else:
@@ -164,6 +165,25 @@ def answer_words(*classes: type) -> None:
         setattr(type(cls), "__dir__", _members_of_class)  # noqa: B010
 
 
+def answer_calls_and_settings(*classes: type) -> None:
+    """In classes of models: they are no functions, and what is set is a member."""
+    for cls in classes:
+        setattr(cls, "__call__", _refuse_call)  # noqa: B010  (mypy: a method)
+        setattr(cls, "__setattr__", _set_member)  # noqa: B010
+
+
+def _refuse_call(self: object, *given: object, **named: object) -> None:
+    text = f"'{type(self).__name__}' object is not callable; did you mean predict()?"
+    raise TypeError(text)
+
+
+def _set_member(self: object, name: str, value: object) -> None:
+    try:
+        object.__setattr__(self, name, value)
+    except AttributeError as error:
+        raise missing_member(self, name, error) from None
+
+
 def _members_of_object(self: object) -> list[str]:
     return [name for name in object.__dir__(self) if not _is_word(type(self), name)]
 
@@ -177,7 +197,7 @@ def _is_word(cls: type, name: str) -> bool:
     return name in _MEMBERS and isinstance(next(found, None), _Word)
 
 
-def _meant_of_value(word: str) -> str | None:
+def meant_of_value(word: str) -> str | None:
     from traingraph import _words, nn
 
     if known := _OF_VALUES.get(word.lower()):
@@ -199,11 +219,16 @@ def _meant_member(names: Sequence[str], word: str) -> str | None:
 
 
 def _meant_word(names: Container[str], word: str) -> str | None:
-    has = (one for one in _MEMBERS[word] if one.partition("(")[0].partition(".")[0] in names)
-    return next(has, None)
+    return next((one for one in _MEMBERS[word] if _first_name(one) in names), None)
 
 
-def _meant(
+def _first_name(text: str) -> str:
+    for end in "(.,":
+        text = text.partition(end)[0]
+    return text
+
+
+def meant_name(
     module: str, names: Sequence[str], others: Mapping[str, Sequence[str]], name: str
 ) -> str | None:
     from traingraph import _words  # not when the package is imported

@@ -101,8 +101,8 @@ void Signature::refuse_function(const py::args& positional, const py::kwargs& ke
       if (is_longer && resembles(word, parameter.name)) best = parameter.name;
     }
     if (!best.empty()) append_item(meant, best);
-    const std::string method = taken_later(subject(), word);
-    if (!method.empty()) later += "; " + word + " is for " + method + "() of the result";
+    const std::string elsewhere = taken_elsewhere(subject(), word);
+    if (!elsewhere.empty()) later += "; " + elsewhere;
   }
   if (!later.empty()) {
     throw py::type_error("[" + subject() + "] no form takes (" + names + ")" + later);
@@ -148,10 +148,16 @@ void Signature::refuse(const py::dict& given) const {
     }
     nearest.push_back(&form);
   }
-  std::string names;
+  std::string names, elsewhere;
   const DictItems items = items_of(given);
-  for (const auto& item : items) append_item(names, keyword_text(item.first));
-  std::string text = "[" + subject() + "] no form takes (" + names + ")";
+  for (const auto& item : items) {
+    const std::string word = keyword_text(item.first);
+    append_item(names, word);
+    const std::string where = taken_elsewhere(subject(), word);
+    if (!where.empty()) elsewhere += "; " + where;
+  }
+  std::string text = "[" + subject() + "] no form takes (" + names + ")" + elsewhere;
+  if (!elsewhere.empty()) throw py::type_error(text);
   if (!best.meant.empty()) text += "; did you mean " + best.meant + "?";
   text += best.meant.empty() ? "; the nearest is " : " The nearest is ";
   for (const CallForm* form : nearest) text += (form == nearest[0] ? "" : " or ") + shown(*form);

@@ -103,17 +103,67 @@ bool resembles(const std::string& word, const std::string& name) {
   return nearest_name(word, {name}).has_value();
 }
 
-std::string taken_later(const std::string& function, const std::string& word) {
-  if (function != "model") return {};
-  constexpr std::pair<const char*, const char*> kWords[] = {
-      {"precision", "compile"}, {"memory_limit", "compile"}, {"options", "compile"},
-      {"metrics", "fit"},       {"epochs", "fit"},           {"callbacks", "fit"},
-      {"validation", "fit"},    {"shuffle", "fit"},          {"schedule", "fit"},
-      {"label_weights", "fit"}, {"sample_weight", "fit"},
+std::string taken_elsewhere(const std::string& function, const std::string& word) {
+  constexpr const char *kCompile = "is for compile() of the result",
+                       *kFit = "is for fit() of the result",
+                       *kModel = "is for nn.model(), or MLCTrainingGraph()",
+                       *kClipping =
+                           "is none of a function: set applies_gradient_clipping of the "
+                           "optimizer, whose MLCOptimizerDescriptor has the limits",
+                       *kDecay =
+                           "is for nn.adamw(), or the L2 regularization of an "
+                           "MLCOptimizerDescriptor",
+                       *kOfWeights = "is for EarlyStopping(restores_best=True)";
+  struct Row {
+    const char* function;
+    const char* word;
+    const char* advice;
   };
-  const auto* const found =
-      std::ranges::find(kWords, word, &std::pair<const char*, const char*>::first);
-  return found == std::end(kWords) ? "" : found->second;
+  constexpr Row kRows[] = {
+      {"model", "precision", kCompile},
+      {"model", "memory_limit", kCompile},
+      {"model", "options", kCompile},
+      {"model", "metrics", kFit},
+      {"model", "epochs", kFit},
+      {"model", "callbacks", kFit},
+      {"model", "validation", kFit},
+      {"model", "shuffle", kFit},
+      {"model", "schedule", kFit},
+      {"model", "label_weights", kFit},
+      {"model", "sample_weight", kFit},
+      {"MLCTrainingGraph.compile", "optimizer", kModel},
+      {"MLCTrainingGraph.compile", "loss", kModel},
+      {"MLCTrainingGraph.compile", "metrics", "is for fit()"},
+      {"MLCTrainingGraph.fit", "class_weight",
+       "is label_weights={'w': weights[labels]} of an nn.model(weights=True)"},
+      {"MLCTrainingGraph.fit", "validation_split",
+       "is none here: split the samples, and pass validation=(inputs, labels)"},
+      {"MLCTrainingGraph.fit", "steps_per_epoch",
+       "is none here: an epoch is all samples, or as many batches as batches= gives"},
+      {"adam", "weight_decay", kDecay},
+      {"sgd", "weight_decay", kDecay},
+      {"rmsprop", "weight_decay", kDecay},
+      {"adam", "clipnorm", kClipping},
+      {"adam", "clipvalue", kClipping},
+      {"adam", "global_clipnorm", kClipping},
+      {"adamw", "clipnorm", kClipping},
+      {"adamw", "clipvalue", kClipping},
+      {"adamw", "global_clipnorm", kClipping},
+      {"sgd", "clipnorm", kClipping},
+      {"sgd", "clipvalue", kClipping},
+      {"sgd", "global_clipnorm", kClipping},
+      {"rmsprop", "clipnorm", kClipping},
+      {"rmsprop", "clipvalue", kClipping},
+      {"rmsprop", "global_clipnorm", kClipping},
+      {"EarlyStopping", "mode",
+       "follows from the monitor: a loss or an error is better lower, other metrics higher"},
+      {"Checkpoint", "save_best_only", kOfWeights},
+      {"Checkpoint", "monitor", kOfWeights},
+      {"Checkpoint", "mode", kOfWeights},
+  };
+  const auto* const found = std::ranges::find_if(
+      kRows, [&](const Row& row) { return row.function == function && row.word == word; });
+  return found == std::end(kRows) ? "" : word + " " + found->advice;
 }
 
 bool may_take(const std::string& annotation, py::handle value) {

@@ -10,8 +10,9 @@ namespace traingraph::python {
 // Whether `word` may be meant for this name: its beginning, its initials, a slip of the keys, or
 // the word that Keras or PyTorch have for it.
 bool resembles(const std::string& word, const std::string& name);
-// The method of its result that has an argument which this function does not have; empty: none.
-std::string taken_later(const std::string& function, const std::string& word);
+// Where there is what an argument says that this function does not have: "metrics is for fit() of
+// the result"; empty: nowhere.
+std::string taken_elsewhere(const std::string& function, const std::string& word);
 // Whether an annotation may stand for this value.
 bool may_take(const std::string& annotation, pybind11::handle value);
 

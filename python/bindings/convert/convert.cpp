@@ -2,6 +2,8 @@
 // and the argument.
 #include "convert/convert.h"
 
+#include "convert/other_libraries.h"
+
 namespace traingraph::python {
 namespace {
 
@@ -81,6 +83,7 @@ void refuse(const Where& where, py::handle value) {
   } else if (!name.empty()) {
     text += "; did you mean " + name + "()?";
   }
+  text += advice_on_other_library(value).value_or("");
   throw py::type_error(text);
 }
 
@@ -146,7 +149,9 @@ bool to_bool(py::handle value, const Where& where) {
 }
 
 py::object to_callable(py::handle value, const Where& where) {
-  if (PyCallable_Check(value.ptr()) == 0) refuse(where, value);
+  const bool is_callable =
+      PyCallable_Check(value.ptr()) != 0 && !py::isinstance<ExecutableGraph>(value);
+  if (!is_callable) refuse(where, value);
   if (const char* const made = made_by(value)) refuse_unfinished(where, made, true);
   return py::reinterpret_borrow<py::object>(value);
 }

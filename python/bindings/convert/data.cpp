@@ -30,10 +30,17 @@ std::string subject(const Target& target) { return std::string("[") + target.sub
                       " but got " + actual);
 }
 
-// Of numbers that a loss reads as distributions where it is told so.
-std::string advice_on_classes(const Target& target, DataType expected, char kind) {
-  const bool is_label = std::string_view(target.role) == "loss label";
+// Of floats in place of classes: they may be whole numbers, or distributions.
+std::string advice_on_classes(const Target& target, DataType expected, char kind,
+                              const py::object& array) {
+  const bool is_label = std::string_view(target.role).ends_with("loss label");
   if (!is_label || is_floating_point(expected) || kind != 'f') return "";
+  if (py::cast<int>(array.attr("ndim")) < 2) {
+    const py::object whole = array.attr("__eq__")(array.attr("round")());
+    return py::cast<bool>(whole.attr("all")().attr("item")())
+               ? "; classes are whole numbers: labels.astype(numpy.int32)"
+               : "; classes are whole numbers, and others are for another loss, as 'mse'";
+  }
   return "; distributions over classes (one-hot) need labels of floats, of nn.model "
          "labels='one_hot'";
 }
@@ -220,7 +227,7 @@ py::object converted(py::handle value, const py::object& array, DataType type,
     const bool are_numbers = kind == 'O' && others.empty();
     refuse_type(target, type,
                 dtype_name(array) + (are_numbers ? pass_as(type) : others) +
-                    advice_on_classes(target, type, kind));
+                    advice_on_classes(target, type, kind, array));
   }
   if (type == DataType::kBFloat16) return dense_array(narrowed(array), py::dtype("uint16"));
   const py::dtype to = dtype_of(type);

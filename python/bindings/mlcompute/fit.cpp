@@ -18,6 +18,15 @@
 namespace traingraph::python {
 namespace {
 
+// A DataLoader, a data set or a generator: it is gone through, and no array.
+bool makes_batches(py::handle value) {
+  const bool has_items = py::hasattr(value, "__iter__") || py::hasattr(value, "__getitem__");
+  const auto has = [&](const char* name) { return py::hasattr(value, name); };
+  return has_items && !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
+         PyObject_CheckBuffer(value.ptr()) == 0 && !has("__array__") && !has("__dlpack__") &&
+         !has("toarray") && !py::isinstance<TensorData>(value);
+}
+
 // A dictionary by declared name, or the one array where one tensor is declared.
 NamedData samples(const py::object& given, const NamedTensors& declared, const Where& where,
                   const char* role) {
@@ -25,6 +34,13 @@ NamedData samples(const py::object& given, const NamedTensors& declared, const W
   if (py::isinstance<py::dict>(given)) {
     return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
                       Access::kRead);
+  }
+  if (makes_batches(given)) {
+    const bool fits = where.subject.ends_with(".fit");
+    throw py::type_error("[" + where.subject + "] expected " + where.name + ": arrays but got '" +
+                         type_name(given) + "', which gives samples one after another; " +
+                         (fits ? "pass an iterable of batches by batches="
+                               : "join them: numpy.concatenate(list(…))"));
   }
   if (declared.size() != 1) refuse_one_array(declared, where, role);
   const py::dict one(py::arg(declared.front().first.c_str()) = given);
@@ -206,10 +222,11 @@ class Bar {
       : bar_(py::module_::import("traingraph._progress").attr("Progress")(epochs)) {}
   ~Bar() {
     try {
-      bar_.attr("close")();
+      close();
     } catch (const py::error_already_set&) {  // somebody has heard of what ended the fit
     }
   }
+  void close() { bar_.attr("close")(); }
   Bar(const Bar&) = delete;
   Bar& operator=(const Bar&) = delete;
   void show(const FitProgress& progress) {
@@ -275,8 +292,13 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   FitProgress progress;
   arguments.progress = &progress;
   try {
-    const ReleasedGil released;
-    return self.fit(arguments);
+    std::vector<Epoch> epochs;
+    {
+      const ReleasedGil released;
+      epochs = self.fit(arguments);
+    }
+    if (bar) bar->close();  // may be interrupted, too
+    return epochs;
   } catch (const Error&) {
     raise_with(progress, std::current_exception(), true);
   } catch (...) {

@@ -3,6 +3,7 @@
 #include "classes/signature.h"
 #include "convert/convert.h"
 #include "convert/enums.h"
+#include "convert/other_libraries.h"
 #include "convert/release.h"
 #include "mlcompute/nn_block.h"
 #include "mlcompute/nn_initializers.h"
@@ -33,9 +34,11 @@ Block to_block(py::handle value, const Where& where) {
   if (py::isinstance<Block>(value)) return py::cast<Block>(value);
   if (py::isinstance<Layer>(value)) return py::cast<LayerPtr>(value);
   if (PyUnicode_Check(value.ptr())) return to_text(value, where);
-  // A function of this module that was not called is none of the caller's.
-  const bool is_own = PyType_Check(value.ptr()) || PyCFunction_Check(value.ptr());
-  if (is_own || PyCallable_Check(value.ptr()) == 0) refuse(where, value);
+  // A function of this module that was not called is none of the caller's, and a module of
+  // PyTorch's none of a graph and a tensor.
+  const bool is_no_layer = PyType_Check(value.ptr()) || PyCFunction_Check(value.ptr()) ||
+                           py::isinstance<ExecutableGraph>(value) || advice_on_other_library(value);
+  if (is_no_layer || PyCallable_Check(value.ptr()) == 0) refuse(where, value);
   return of_callable(value);
 }
 

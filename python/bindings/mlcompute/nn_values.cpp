@@ -98,22 +98,7 @@ void bind_class(py::module_& module) {
                          " is true, which a run decides; nn.where() chooses");
   });
   cls.def("__repr__", [](const Value& self) { return "<Value " + self.text() + ">"; });
-  def_method(cls, "__getitem__", "Value", {"index: Any"}, "Raises TypeError.",
-             [](const Value& self, const Arguments&) -> Value {
-               throw py::type_error("[Value] expected no index of " + self.text() +
-                                    "; nn.gather() takes elements along an axis, nn.permute() and "
-                                    "nn.reshape() change axes");
-             });
-  cls.attr("__iter__") = py::none();
-  def_method(cls, "__array__", "Any", {"dtype: Any = None, copy: Any = None"}, "Raises TypeError.",
-             [](const Value& self, const Arguments&) -> Value {
-               throw py::type_error("[Value] expected a function of traingraph.nn over " +
-                                    self.text() +
-                                    " but got one of arrays, which a value is none of until a "
-                                    "model runs");
-             });
-  // Arrays on the left of an operator leave it to the value.
-  cls.attr("__array_ufunc__") = py::none();
+  bind_array_operators(cls);
 }
 
 void bind_functions(py::module_& module) {

@@ -188,6 +188,11 @@ class Differences {
       }
     }
     if (count_ == 0) return;
+    if (buffers_differ_ && are_all_buffers_) {
+      text_ +=
+          "\n  they are of another optimizer; load_state({name: state[name] for name in "
+          "named_parameters()}) takes the weights alone";
+    }
     throw InvalidArgument("[load] expected the tensors of this graph but " + values_.source +
                           " differs in " + std::to_string(count_) +
                           (count_ == 1 ? " place:" : " places:") + text_);
@@ -197,12 +202,18 @@ class Differences {
   void add(const std::string& text) {
     text_ += "\n  " + text;
     ++count_;
+    const bool is_other = text.starts_with("unexpected: '" + std::string(kOfOptimizer));
+    const bool is_missing = text.starts_with("missing: '" + std::string(kOfOptimizer));
+    buffers_differ_ = buffers_differ_ || is_other;
+    are_all_buffers_ = are_all_buffers_ && (is_other || is_missing);
   }
 
   const Values& values_;
   std::set<std::string> expected_;
   std::string text_;
   int count_ = 0;
+  bool buffers_differ_ = false;  // there are some that this optimizer has not
+  bool are_all_buffers_ = true;
 };
 
 void check(const Values& values, const Contents& contents, const GraphState& state) {
