@@ -437,7 +437,7 @@ def test_a_step_is_named_once() -> None:
     with pytest.raises(tg.NumericError) as raised:
         classes.training.fit(bad, classes.y, shuffle=False, options="check_numerics")
     assert str(raised.value).endswith(" in the forward phase in step 2 of epoch 1")
-    with pytest.raises(tg.NumericError, match=r" in the forward phase of step 6$"):
+    with pytest.raises(tg.NumericError, match=r" in the forward phase of step 5$"):
         classes.training.execute(
             inputs_data={"x": bad[4:8]}, loss_labels_data={"y": classes.y[4:8]},
             options="check_numerics|synchronous",

@@ -195,7 +195,8 @@ def test_lengths_out_of_range(number, device):
     lengths[1] = number
     net = Net(device=device, dtype="float32", lengths=lengths)
     with pytest.raises(
-        tg.InvalidArgument, match=rf"'lengths'\] expected an index from 0 to 5 but got {number} at"
+        tg.InvalidArgument,
+        match=rf"\[lengths 'lengths'\] expected a length from 0 to 5 but got {number} at",
     ):
         net.run(net.data)
 

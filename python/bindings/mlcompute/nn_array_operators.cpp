@@ -59,6 +59,16 @@ py::handle array_ufunc(py::detail::function_call& call) {
                        (meant.is_none() ? "" : "; did you mean " + printable(meant) + "?"));
 }
 
+void def_array_ufunc(BoundClass<Value>& cls) {
+  py::options options;
+  options.disable_function_signatures();
+  const char* const document =
+      "__array_ufunc__(self, *inputs: typing.Any, **options: typing.Any) -> typing.Any\n\n"
+      "Raises TypeError, but for operators whose left side is a number of NumPy's.";
+  cls.attr("__array_ufunc__") = make_function(
+      {array_ufunc, Capture(0), any_arguments(true), 1, cls, "__array_ufunc__", document, true});
+}
+
 }  // namespace
 
 void bind_array_operators(BoundClass<nn::Value>& cls) {
@@ -76,13 +86,7 @@ void bind_array_operators(BoundClass<nn::Value>& cls) {
                                     " but got one of arrays, which a value is none of until a "
                                     "model runs");
              });
-  py::options options;
-  options.disable_function_signatures();
-  const char* const document =
-      "__array_ufunc__(self, *inputs: typing.Any, **options: typing.Any) -> typing.Any\n\n"
-      "Raises TypeError, but for operators whose left side is a number of NumPy's.";
-  cls.attr("__array_ufunc__") = make_function(
-      {array_ufunc, Capture(0), any_arguments(true), 1, cls, "__array_ufunc__", document, true});
+  def_array_ufunc(cls);
   for (const Refused& each : kRefused) {
     def_method(cls, each.name, "Value", {"other: Any"}, "Raises TypeError.",
                [&each](const Value& self, const Arguments&) -> Value {
