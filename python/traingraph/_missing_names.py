@@ -173,11 +173,13 @@ def answer_calls_and_settings(*classes: type) -> None:
 
 
 def _refuse_call(self: object, *given: object, **named: object) -> None:
+    """Raises TypeError: a model is no function."""
     text = f"'{type(self).__name__}' object is not callable; did you mean predict()?"
     raise TypeError(text)
 
 
 def _set_member(self: object, name: str, value: object) -> None:
+    """Raises AttributeError that asks for the member that is meant."""
     try:
         object.__setattr__(self, name, value)
     except AttributeError as error:
