@@ -16,6 +16,7 @@
 
 #include <traingraph/mutex.h>
 
+#include "backends/cpu/onednn/convolution_cut.h"
 #include "backends/cpu/onednn/kernel.h"
 
 namespace traingraph::cpu {
@@ -32,11 +33,9 @@ struct Problem {
   Shape x, weights, y;
   const ConvolutionAttributes& attributes;
 
-  int threads() const {
+  double operations() const {
     const std::int64_t per_result = element_count(weights) / weights[0];
-    const double operations =
-        2.0 * static_cast<double>(element_count(y)) * static_cast<double>(per_result);
-    return library_threads(nanoseconds_to_compute(operations));
+    return 2.0 * static_cast<double>(element_count(y)) * static_cast<double>(per_result);
   }
 };
 
@@ -199,7 +198,7 @@ dnnl::primitive_desc create_over(const Problem& p, const Layouts& layouts, const
 // A gradient takes the forward's layouts, or at least its activations, where oneDNN has a fast
 // kernel for them. Each candidate is judged by the primitive that its layouts give in the end.
 Layouts choose(const Problem& p) {
-  const ThreadScope scope(p.threads());
+  const ThreadScope scope(1);
   const auto attributes = onednn_attributes();
   std::vector<Descriptions> candidates;
   const Descriptions any = any_layout(p);
@@ -235,8 +234,6 @@ std::string key_of(const Problem& p) {
        {w.kernel, w.stride, w.dilation, w.padding_before, w.padding_after}) {
     append(pair, 2);
   }
-  const std::int64_t threads = p.threads();
-  append(&threads, 1);
   append(&p.attributes.groups, 1);
   return key;
 }
@@ -305,8 +302,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
-  if (has_many_samples(graph, node)) return make_in_parts(graph, node, make);
+// For one thread.
+std::unique_ptr<Kernel> make_primitive(const ir::Graph& graph, const ir::Node& node) {
   const Problem p = problem_of(graph, node);
   const Operands o = operands_of(node);
   const Epilogue epilogue = *epilogue_of(p.attributes.epilogue);
@@ -314,7 +311,7 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
     const Layouts layouts{graph.value(o.x).layout, graph.value(o.weights).layout,
                           graph.value(o.y).layout};
     const memory::desc bias = describe_strided({p.weights[0]}, {1});
-    const ThreadScope scope(p.threads());
+    const ThreadScope scope(1);
     auto primitive_with = [&](bool parametric) {
       dnnl::post_ops operations;
       epilogue.append_function(operations, parametric);
@@ -335,8 +332,19 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
     if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, node.inputs[2], bias});
     if (parametric) arguments.push_back(relu_slope(p.y.size()));
     return make_primitive_kernel(graph, node, ir::name(node.op), dnnl::primitive(primitive.get()),
-                                 primitive, arguments, p.threads());
+                                 primitive, arguments, 1);
   });
+}
+
+std::unique_ptr<Kernel> make_part_of_samples(const ir::Graph& graph, const ir::Node& node) {
+  if (has_many_samples(graph, node)) return make_in_parts(graph, node, make_primitive);
+  return make_primitive(graph, node);
+}
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const double operations = problem_of(graph, node).operations();
+  const int threads = threads_for(nanoseconds_to_compute(operations));
+  return make_parts(graph, node, cut_of(graph, node, operations), make_part_of_samples, threads);
 }
 
 }  // namespace

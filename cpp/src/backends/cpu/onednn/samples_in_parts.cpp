@@ -1,7 +1,7 @@
 // The gradient of a convolution's weights over many samples, in parts.
 #include <algorithm>
 
-#include "backends/cpu/onednn/kernel.h"
+#include "backends/cpu/onednn/convolution_cut.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -35,8 +35,8 @@ class SamplesInParts final : public Kernel {
     const std::int64_t samples = graph.type(y_).shape[0];
     parts_ = (samples + kMostSamples - 1) / kMostSamples;
     const std::int64_t each = (samples + parts_ - 1) / parts_;
-    part_ = over(graph, node, make, each);
-    last_ = over(graph, node, make, samples - (parts_ - 1) * each);
+    part_ = make_part(graph, node, make, each, 1);
+    last_ = make_part(graph, node, make, samples - (parts_ - 1) * each, 1);
     const auto bytes_of = [&](ir::ValueId id, std::int64_t count) {
       ir::Type type = graph.type(id);
       if (count > 0) type.shape[0] = count;
@@ -69,24 +69,6 @@ class SamplesInParts final : public Kernel {
   }
 
  private:
-  // The op over so many samples: values 0 to 2 are dy, x and its result, 3 the workspace.
-  static std::unique_ptr<Kernel> over(const ir::Graph& graph, const ir::Node& node, MakeKernel make,
-                                      std::int64_t samples) {
-    ir::Graph alone;
-    alone.layers = graph.layers;
-    alone.layer = node.layer;
-    for (ir::ValueId id : node.inputs) {
-      ir::Type type = graph.type(id);
-      type.shape[0] = samples;
-      const ir::ValueId value = alone.add_source(ir::Source::bound, 0, std::move(type), {});
-      alone.value(value).layout = graph.value(id).layout;
-    }
-    const ir::ValueId result = node.outputs[0];
-    alone.add_node(node.op, node.attributes, {0, 1}, {graph.type(result)});
-    alone.value(2).layout = graph.value(result).layout;
-    return make(alone, alone.nodes[0]);
-  }
-
   ir::ValueId y_, x_, weights_;
   std::size_t workspace_;
   std::int64_t parts_;
