@@ -54,10 +54,10 @@ std::int64_t parts_worth(double nanoseconds, std::int64_t most) {
   return static_cast<std::int64_t>(std::clamp(parts, 1.0, static_cast<double>(most)));
 }
 
-// About as many as `target`, so that the last part lacks the fewest.
-std::int64_t even_images(std::int64_t samples, std::int64_t target) {
-  std::int64_t best = std::min(target, samples), lacking = samples;
-  for (std::int64_t k = best; k >= std::max<std::int64_t>(1, target * 2 / 3); --k) {
+// At least so many, or half as many again, so that the last part lacks the fewest.
+std::int64_t even_images(std::int64_t samples, std::int64_t least) {
+  std::int64_t best = samples, lacking = samples;
+  for (std::int64_t k = least; k <= std::min(samples, least * 3 / 2); ++k) {
     const std::int64_t missing = divide_up(samples, k) * k - samples;
     if (missing < lacking) best = k, lacking = missing;
   }
@@ -70,20 +70,22 @@ ConvolutionCut cut_results(const Convolution& c, bool gradient) {
   if (wanted == 1 || (samples > 1 && c.samples_apart() == 1)) return {samples, 1, 1};
   // Large weights are to be read for many pixels.
   constexpr double kLargeWeights = 512 * 1024;
-  constexpr std::int64_t kPixels = 100;
+  constexpr std::int64_t kPixels = 200;
   const std::int64_t pixels = c.y.extent(2) * c.y.extent(3);
   const std::int64_t least = c.weights.bytes() > kLargeWeights ? divide_up(kPixels, pixels) : 1;
   const std::int64_t images = even_images(samples, std::max(least, divide_up(samples, wanted)));
   const ConvolutionCut whole{images, divide_up(samples, images), 1};
-  if (samples >= kFewParts || c.groups > 1) return whole;
-  // Few images: one by one, by channels of the result. The gradient copies its weights for that.
-  if (gradient && !c.affords(2 * c.weights.bytes() * static_cast<double>(samples))) return whole;
+  if (whole.ranges >= kFewParts || c.groups > 1) return whole;
+  // Few ranges: by channels of the result too. Several images' results are copied then, and the
+  // gradient's weights.
   const Operand& result = gradient ? c.x : c.y;
-  const std::int64_t enough = divide_up(std::min(wanted, kFewParts), samples);
+  const double copies = (images > 1 ? result.bytes() : 0) + (gradient ? c.weights.bytes() : 0);
+  if (!c.affords(2 * copies)) return whole;
+  const std::int64_t enough = divide_up(std::min(wanted, kFewParts), whole.ranges);
   for (std::int64_t slices = kFewParts; slices > 1; slices /= 2) {
     if (slices >= 2 * enough || result.extent(1) / slices < kLeastChannels) continue;
     if (result.slices(1, slices) && c.weights.slices(gradient ? 1 : 0, slices)) {
-      return {1, samples, slices};
+      return {images, whole.ranges, slices};
     }
   }
   return whole;

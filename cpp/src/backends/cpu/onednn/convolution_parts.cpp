@@ -48,6 +48,7 @@ class Operand {
   Operand(const ir::Value& value, ir::ValueId id, Axes axes, const ConvolutionCut& cut) : id_(id) {
     const std::size_t bytes = ir::storage_bytes(value.type, value.layout);
     if (axes.samples) sample_ = bytes / static_cast<std::size_t>(value.type.shape[0]);
+    if (cut.slices == 1) slice_ = sample_;
     if (axes.channels == kWhole || cut.slices == 1) return;
     const Slices slices = *slices_of(value.type, value.layout, axes.channels, cut.slices);
     slice_ = slices.bytes;
@@ -55,9 +56,11 @@ class Operand {
     runs_ = axes.samples ? cut.images : slices.runs;
   }
 
-  // Whether a part's slice lies in pieces, and is copied into one before.
-  bool is_copied() const { return runs_ > 1; }
-  std::size_t copy_bytes() const { return is_copied() ? to_cache_lines(piece(runs_)) : 0; }
+  // Whether a part's slice lies in pieces: an input's is copied into one before, a result's from
+  // one after.
+  bool in_pieces() const { return runs_ > 1; }
+  std::size_t copy_bytes(std::int64_t runs) const { return to_cache_lines(piece(runs)); }
+  std::size_t copy_bytes() const { return in_pieces() ? copy_bytes(runs_) : 0; }
   bool same_copy(const Part& a, const Part& b) const { return sample_ == 0 && a.slice == b.slice; }
 
   std::byte* address(Pointers pointers, const Part& part) const {
@@ -70,8 +73,11 @@ class Operand {
       std::memcpy(to + piece(run), from + static_cast<std::size_t>(run) * distance_, slice_);
     }
   }
-  std::size_t samples_bytes(std::int64_t samples) const {
-    return static_cast<std::size_t>(samples) * sample_;
+  // All but the first `left` samples of a result.
+  void copy_back(const std::byte* from, const Part& part, std::int64_t left, std::byte* to) const {
+    for (std::int64_t k = left; k < part.samples; ++k) {
+      std::memcpy(to + static_cast<std::size_t>(k) * sample_, from + piece(k), slice_);
+    }
   }
 
  private:
@@ -95,7 +101,7 @@ class ConvolutionParts : public Kernel {
     const std::vector<ir::ValueId> ids = operands_of(node);
     for (std::size_t i = 0; i < ids.size(); ++i) {
       operands_.emplace_back(graph.value(ids[i]), ids[i], axes[i], cut_);
-      copies_bytes_ += operands_.back().copy_bytes();
+      if (i < node.inputs.size()) copies_bytes_ += operands_.back().copy_bytes();
     }
     whole_ = for_each_thread(graph, node, make, cut.images);
   }
@@ -147,7 +153,7 @@ class ConvolutionParts : public Kernel {
     for (std::size_t i = 0; i < inputs; ++i) {
       const Operand& operand = operands_[i];
       addresses[i] = operand.address(pointers, part);
-      if (!operand.is_copied()) continue;
+      if (!operand.in_pieces()) continue;
       if (!operand.same_copy(part, before)) operand.copy(addresses[i], part, copies);
       addresses[i] = copies;
       copies += operand.copy_bytes();
@@ -172,28 +178,32 @@ class ConvolutionParts : public Kernel {
 };
 
 // Each result in one part. All parts have equally many samples, so that a sample's result does not
-// depend on where it is in the batch: the last part begins earlier, and what it has twice is left.
+// depend on where it is in the batch: the last one begins earlier, and what it has twice is left.
 class ResultParts final : public ConvolutionParts {
  public:
   using ConvolutionParts::ConvolutionParts;
 
   void run(Pointers pointers) override {
-    each_part([&](std::size_t thread, const Part& part, std::int64_t, const Part& last) {
-      std::byte* const to = result().address(pointers, part);
-      if (part.samples == cut_.images) {
-        return run_part(pointers, thread, *whole_[thread], part, last, to);
-      }
+    each_part([&](std::size_t thread, Part part, std::int64_t, const Part& last) {
       const std::int64_t twice = cut_.images - part.samples;
-      const Part full{part.first - twice, cut_.images, part.slice};
-      run_part(pointers, thread, *whole_[thread], full, last, shared(pointers));
-      std::memcpy(to, shared(pointers) + result().samples_bytes(twice),
-                  result().samples_bytes(part.samples));
+      part.first -= twice;
+      part.samples = cut_.images;
+      std::byte* const to = result().address(pointers, part);
+      std::byte* const own = shared(pointers) + thread * result_bytes();
+      const bool in_place = twice == 0 && !result().in_pieces();
+      run_part(pointers, thread, *whole_[thread], part, last, in_place ? to : own);
+      if (!in_place) result().copy_back(own, part, twice, to);
     });
   }
 
  private:
+  // What a thread computes before it is copied.
+  std::size_t result_bytes() const {
+    const bool copies = result().in_pieces() || samples_of_last() < cut_.images;
+    return copies ? result().copy_bytes(cut_.images) : 0;
+  }
   std::size_t shared_bytes() const override {
-    return samples_of_last() < cut_.images ? result().samples_bytes(cut_.images) : 0;
+    return static_cast<std::size_t>(threads_) * result_bytes();
   }
 };
 
