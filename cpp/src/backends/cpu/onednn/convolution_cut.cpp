@@ -15,7 +15,7 @@ constexpr double kShortPart = 4e4, kPart = 1e5;
 constexpr std::int64_t kMostParts = 64;  // of results
 constexpr std::int64_t kMostSums = 16;   // each has a gradient of its own, which is added
 constexpr std::int64_t kFewParts = 8;    // below them channels are cut too
-constexpr std::int64_t kLeastChannels = 16;
+constexpr std::int64_t kLeastChannels = 32;
 constexpr double kMostCost = 0.05;
 // One thread's copies and additions, from caches or memory.
 constexpr double kBytesPerNanosecond = 12;
@@ -42,8 +42,9 @@ struct Convolution {
     const std::int64_t n = samples();
     return x.slices(0, n) && y.slices(0, n) ? n : 1;
   }
-  bool affords(double bytes) const {
-    return bytes / kBytesPerNanosecond <= kMostCost * nanoseconds;
+  // To copy or add so many, or a share of the whole that is larger by this factor.
+  bool affords(double bytes, double factor = 1) const {
+    return bytes / kBytesPerNanosecond <= factor * kMostCost * nanoseconds;
   }
 };
 
@@ -77,10 +78,10 @@ ConvolutionCut cut_results(const Convolution& c, bool gradient) {
   const ConvolutionCut whole{images, divide_up(samples, images), 1};
   if (whole.ranges >= kFewParts || c.groups > 1) return whole;
   // Few ranges: by channels of the result too. Several images' results are copied then, and the
-  // gradient's weights.
+  // gradient's weights. A single range, which threads could not share at all, may cost more.
   const Operand& result = gradient ? c.x : c.y;
   const double copies = (images > 1 ? result.bytes() : 0) + (gradient ? c.weights.bytes() : 0);
-  if (!c.affords(2 * copies)) return whole;
+  if (!c.affords(2 * copies, whole.ranges == 1 ? 4 : 1)) return whole;
   const std::int64_t enough = divide_up(std::min(wanted, kFewParts), whole.ranges);
   for (std::int64_t slices = kFewParts; slices > 1; slices /= 2) {
     if (slices >= 2 * enough || result.extent(1) / slices < kLeastChannels) continue;
@@ -95,8 +96,8 @@ ConvolutionCut cut_results(const Convolution& c, bool gradient) {
 // their channels of dy.
 ConvolutionCut cut_sums(const Convolution& c) {
   const std::int64_t samples = c.samples();
-  // Numbers that two, three and four threads share.
-  for (std::int64_t wanted : {kMostSums, 12L, 8L, 6L, 4L, 2L}) {
+  constexpr std::int64_t kShared[] = {16, 12, 8, 6, 4, 2};  // by two, three and four threads
+  for (std::int64_t wanted : kShared) {
     if (wanted > parts_worth(c.nanoseconds, kMostSums)) continue;
     ConvolutionCut best;
     double least = -1;
@@ -111,7 +112,8 @@ ConvolutionCut cut_sums(const Convolution& c) {
       if (2 * cut.parts() <= wanted) continue;
       const double bytes =
           (cut.ranges > 1 ? static_cast<double>(2 * cut.ranges + 1) * c.weights.bytes() : 0) +
-          (slices > 1 ? 2 * c.y.bytes() + static_cast<double>(slices - 1) / 4 * c.x.bytes() : 0);
+          (slices > 1 && images > 1 ? 2 * c.y.bytes() : 0) +
+          static_cast<double>(slices - 1) / 4 * c.x.bytes();
       if (c.affords(bytes) && (least < 0 || bytes < least)) best = cut, least = bytes;
     }
     if (least >= 0) return best;
