@@ -9,9 +9,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import traingraph as tg  # noqa: E402
-from benchmarks import ours  # noqa: E402
-from benchmarks import workloads as w  # noqa: E402
+from benchmarks import ours
+from benchmarks import workloads as w
+
+import traingraph as tg
 
 THREADS = (1, 2, 3, 4, 8)
 STEPS = 100

@@ -81,3 +81,28 @@ def test_rows_of_an_op(name: str) -> None:
     right, found = (on_cpu(op, attributes, given)[0] for given in (arrays, moved))
     for a, b in zip(right, found, strict=True):
         assert (a[order] if len(a) == n else a).tobytes() == b.tobytes()
+
+
+@pytest.mark.parametrize("columns", [1, 9, 40])
+@pytest.mark.parametrize("rows", [2, 3, 5, 7, 13, 19, 37])
+def test_rows_of_a_product(rows: int, columns: int) -> None:
+    """Groups of rows of every size, whose sums go on in registers of their own."""
+    x, weights = numbers((rows, 129)), numbers((columns, 129), seed=1)
+    order = np.random.default_rng(rows).permutation(rows)
+    for given in ({"transpose_b": True}, {}):
+        matrix = weights if given else np.ascontiguousarray(weights.T)
+        right, moved = (on_cpu("matmul", given, [a, matrix])[0][0] for a in (x, x[order]))
+        assert moved.tobytes() == right[order].tobytes()
+
+
+@pytest.mark.parametrize("sequences", [3, 7, 9, 13, 17, 23])
+def test_rows_of_an_lstm(sequences: int) -> None:
+    """One sequence in every row, at falling lengths: in groups of 8 or 16, and what is left."""
+    hidden, steps = 24, 23
+    gates = np.repeat(numbers((1, steps, 4 * hidden)), sequences, axis=0)
+    lengths = np.linspace(steps, 1, sequences).astype(np.int32)
+    given = [gates, numbers((4 * hidden, hidden), seed=1), lengths]
+    y = on_cpu("lstm", {"has_lengths": True}, given)[0][0]
+    assert np.isfinite(y).all()
+    for row, length in zip(y, lengths, strict=True):
+        assert row[:length].tobytes() == y[0, :length].tobytes()

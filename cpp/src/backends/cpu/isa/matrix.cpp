@@ -18,12 +18,13 @@ TRAINGRAPH_INLINE Vector finished(Vector sum, float alpha, Vector bias, bool rel
   return relu ? (sum < 0.0f ? Vector{} : sum) : sum;
 }
 
+// Few sums: several sets of them hide the latency of a multiplication with addition.
+constexpr int sets_of(std::int64_t sums) { return sums >= 8 ? 1 : (sums >= 4 ? 2 : 4); }
+
 // Rows a[0 … kRows), kVectors vectors of columns. `b` steps by b_row along K.
-template <int kRows, int kVectors>
+template <int kRows, int kVectors, int kSets>
 void tile(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
           const float* bias, float* c, Partial last) {
-  // Few sums: several sets of them hide the latency of a multiplication with addition.
-  constexpr int kSets = kRows * kVectors >= 8 ? 1 : (kRows * kVectors >= 4 ? 2 : 4);
   Vector sums[kSets][kRows][kVectors]{};
   std::int64_t k = 0;
   for (; k + kSets <= p.k; k += kSets) {
@@ -76,9 +77,11 @@ void tile(const MatrixProduct& p, const float* a, const float* b, std::int64_t b
 using TileLoop = void (*)(const MatrixProduct&, const float*, const float*, std::int64_t,
                           const float*, float*, Partial);
 
-template <int kVectors, int... kRows>
+template <int kVectors, int kSets, int... kRows>
 constexpr TileLoop tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
-  constexpr TileLoop tiles[] = {tile<kRows + 1, kVectors>...};
+  // Larger tiles of several sets are never asked for.
+  constexpr TileLoop tiles[] = {tile < kRows + 1, kVectors,
+                                sets_of((kRows + 1) * kVectors) >= kSets ? kSets : 1 > ...};
   return tiles[rows - 1];
 }
 
@@ -86,6 +89,9 @@ constexpr TileLoop tile_for(std::int64_t rows, std::integer_sequence<int, kRows.
 template <int kVectors, int kMaxRows>
 void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
               const float* bias, float* c, Partial last) {
+  // Not by the rows of each tile: then a row's sum would depend on where the row is.
+  const std::int64_t in_all = p.rows_in_all();
+  const int sets = sets_of((in_all < kMaxRows ? in_all : kMaxRows) * kVectors);
   std::int64_t rows = 0;
   for (std::int64_t row = 0; row < p.m; row += rows) {
     // The last two groups share what is left evenly, rather than leave one with a single row.
@@ -93,8 +99,11 @@ void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64
     rows = left >= std::int64_t{2} * kMaxRows || left == kMaxRows ? kMaxRows
            : left > kMaxRows                                      ? (left + 1) / 2
                                                                   : left;
-    tile_for<kVectors>(rows, std::make_integer_sequence<int, kMaxRows>{})(
-        p, a + row * p.a_row, b, b_row, bias, c + row * p.n, last);
+    constexpr std::make_integer_sequence<int, kMaxRows> kRows;
+    const TileLoop loop = sets == 1   ? tile_for<kVectors, 1>(rows, kRows)
+                          : sets == 2 ? tile_for<kVectors, 2>(rows, kRows)
+                                      : tile_for<kVectors, 4>(rows, kRows);
+    loop(p, a + row * p.a_row, b, b_row, bias, c + row * p.n, last);
   }
 }
 
@@ -126,7 +135,7 @@ void panel(const MatrixProduct& p, const float* a, const float* b, const float* 
            std::int64_t column, std::int64_t columns, float* packed) {
   while (columns > 0) {
     // Few rows take as many columns as there are registers.
-    const int most = p.m <= kFlatRows ? kPanelVectors : 2;
+    const int most = p.rows_in_all() <= kFlatRows ? kPanelVectors : 2;
     const std::int64_t vectors = columns >= most * kLanes ? most : (columns + kLanes - 1) / kLanes;
     const std::int64_t width = columns < vectors * kLanes ? columns : vectors * kLanes;
     const Partial last(width - (vectors - 1) * kLanes);

@@ -11,6 +11,11 @@ struct MatrixProduct {
   bool b_transposed;            // b lies as (N, K) instead of (K, N)
   float alpha;
   bool relu;
+  // Of the matrix that these rows are a part of, if they are one: a row's sum has the same order in
+  // every part, and in every row.
+  std::int64_t all_rows = 0;
+
+  std::int64_t rows_in_all() const { return all_rows > 0 ? all_rows : m; }
 };
 
 struct MatrixLoops {
