@@ -15,6 +15,7 @@ std::vector<KernelEntry> own_entries();
 const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
 const std::vector<KernelEntry>& small_matmul_entries();
+const std::vector<KernelEntry>& blocked_matmul_entries();
 const std::vector<KernelEntry>& batch_norm_entries();
 const std::vector<KernelEntry>& embedding_entries();
 const std::vector<KernelEntry>& row_norm_entries();

@@ -9,22 +9,31 @@
 
 namespace traingraph::cpu {
 
-#define TRAINGRAPH_LEVEL(level)                                              \
-  namespace level {                                                          \
-  extern const ElementwiseLoops elementwise_loops;                           \
-  extern const ReduceLoops reduce_loops;                                     \
-  extern const MatrixLoops matrix_loops;                                     \
-  extern const BatchNormLoops batch_norm_loops;                              \
-  extern const SoftmaxLoops softmax_loops;                                   \
-  extern const PoolingLoops pooling_loops;                                   \
-  extern const ExtremumLoops extremum_loops;                                 \
-  extern const RowNormLoops row_norm_loops;                                  \
-  extern const LstmLoops lstm_loops;                                         \
-  extern const AttentionLoops attention_loops;                               \
-  constexpr Loops loops{#level,         &elementwise_loops, &reduce_loops,   \
-                        &matrix_loops,  &batch_norm_loops,  &softmax_loops,  \
-                        &pooling_loops, &extremum_loops,    &row_norm_loops, \
-                        &lstm_loops,    &attention_loops};                   \
+#define TRAINGRAPH_LEVEL(level)                           \
+  namespace level {                                       \
+  extern const ElementwiseLoops elementwise_loops;        \
+  extern const ReduceLoops reduce_loops;                  \
+  extern const MatrixLoops matrix_loops;                  \
+  extern const BlockedProductLoops blocked_product_loops; \
+  extern const BatchNormLoops batch_norm_loops;           \
+  extern const SoftmaxLoops softmax_loops;                \
+  extern const PoolingLoops pooling_loops;                \
+  extern const ExtremumLoops extremum_loops;              \
+  extern const RowNormLoops row_norm_loops;               \
+  extern const LstmLoops lstm_loops;                      \
+  extern const AttentionLoops attention_loops;            \
+  constexpr Loops loops{#level,                           \
+                        &elementwise_loops,               \
+                        &reduce_loops,                    \
+                        &matrix_loops,                    \
+                        &blocked_product_loops,           \
+                        &batch_norm_loops,                \
+                        &softmax_loops,                   \
+                        &pooling_loops,                   \
+                        &extremum_loops,                  \
+                        &row_norm_loops,                  \
+                        &lstm_loops,                      \
+                        &attention_loops};                \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

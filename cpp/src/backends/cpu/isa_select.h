@@ -7,6 +7,7 @@ namespace traingraph::cpu {
 
 struct AttentionLoops;
 struct BatchNormLoops;
+struct BlockedProductLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
 struct LstmLoops;
@@ -21,6 +22,7 @@ struct Loops {
   const ElementwiseLoops* elementwise;
   const ReduceLoops* reduce;
   const MatrixLoops* matrix;
+  const BlockedProductLoops* blocked_product;
   const BatchNormLoops* batch_norm;
   const SoftmaxLoops* softmax;
   const PoolingLoops* pooling;
