@@ -79,6 +79,8 @@ class LstmKernel : public Kernel {
       f(group, first, std::min(group_, steps_.sequences - first));
     });
   }
+  // However many sequences of a group reach a step.
+  std::int64_t order_rows() const { return std::min(group_, steps_.sequences); }
   // Rows of a state, from another one or zeros.
   void begin_state(const float* from, float* to, std::int64_t first, std::int64_t rows) const {
     const std::int64_t hidden = steps_.hidden;
@@ -181,8 +183,7 @@ class Lstm final : public LstmKernel {
             const float* now, float* next, float* cell) const {
     const std::int64_t hidden = steps_.hidden, width = 2 * units_;
     float* const behind_states = scratch(pointers, group) + 2 * group_ * hidden;
-    const MatrixProduct product{rows,  width, hidden, hidden,          1,
-                                false, 1.0f,  false,  steps_.sequences};
+    const MatrixProduct product{rows, width, hidden, hidden, 1, false, 1.0f, false, order_rows()};
     const auto* const peepholes = in<float>(pointers, operands_.peepholes);
     parallel_for(panels_, step_threads_, [&](std::int64_t panel) {
       const std::int64_t unit = panel * units_;
@@ -336,8 +337,8 @@ class LstmGradient final : public LstmKernel {
                              panel_of(states, panels_) + slot * LstmFunctions::kRows * width_);
       }
     });
-    const MatrixProduct product{rows,  width_, 4 * hidden, gates_row,       1,
-                                false, 1.0f,   false,      steps_.sequences};
+    const MatrixProduct product{rows,  width_, 4 * hidden, gates_row,   1,
+                                false, 1.0f,   false,      order_rows()};
     parallel_for(panels_, step_threads_, [&](std::int64_t panel) {
       loops().matrix->panel(product, gates_gradient, packed(pointers) + panel * panel_floats(),
                             nullptr, panel_of(states, panel), 0, width_, nullptr);

@@ -7,16 +7,16 @@
 namespace traingraph::cpu {
 namespace {
 
-// A block of a of these rows and 256 columns fills half of a second cache of 512 KiB.
-constexpr std::int64_t kMostRows = 256;
-// Results of a block stay in the last cache while blocks of K are added.
-constexpr std::int64_t kMostColumns = 512;
+// A packed block of a of these rows stays in the second cache, and its results in the last one
+// while blocks of K are added.
+constexpr std::int64_t kMostRows = 256, kMostColumns = 1024;
 constexpr std::int64_t kLeastRows = 48, kLeastColumns = 64, kLeastInner = 512;
-// Tasks that products are cut into where each has this many multiplications, half a millisecond.
-constexpr std::int64_t kTasks = 16;
+// So many tasks, if each has these multiplications, half a millisecond. More would be packed for
+// more often: 8 tasks of (256, 2048) (2048, 2048) already cost one thread 2 %.
+constexpr std::int64_t kTasks = 8;
 constexpr double kTaskMultiplications = 3.0e7;
-// What packing an element of an operand costs, and adding one of a part, in multiplications.
-constexpr double kPacking = 6, kAdding = 16;
+// What packing an element of a and of b costs, and adding one of a part, in multiplications.
+constexpr double kPackingA = 20, kPackingB = 10, kAdding = 40;
 // Sums of more terms, which are float32, are added up in float64.
 constexpr std::int64_t kMostNarrow = 8192;
 // Terms of a part of such a sum.
@@ -52,8 +52,8 @@ MatmulCut matmul_cut_of(std::int64_t matrices, std::int64_t m, std::int64_t n, s
       // The fewest parts that are enough.
       const std::int64_t parts = std::min(ceiling(wanted, matrices * rows * columns), most_parts);
       const std::int64_t tasks = matrices * rows * columns * parts;
-      double cost = kPacking * static_cast<double>(columns) / static_cast<double>(n) +
-                    kPacking * static_cast<double>(rows) / static_cast<double>(m) +
+      double cost = kPackingA * static_cast<double>(columns) / static_cast<double>(n) +
+                    kPackingB * static_cast<double>(rows) / static_cast<double>(m) +
                     (parts > 1 ? kAdding * static_cast<double>(parts) / static_cast<double>(k) : 0);
       // Too few of them weigh more than what any cut costs.
       if (tasks < wanted) cost += static_cast<double>(wanted - tasks);

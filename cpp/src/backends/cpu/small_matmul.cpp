@@ -94,7 +94,8 @@ class SmallMatmul final : public Kernel {
                 ta ? extents_.m : 1,
                 attributes.transpose_b,
                 static_cast<float>(attributes.alpha),
-                epilogue.relu};
+                epilogue.relu,
+                extents_.m};
     dots_ = product_.b_transposed && product_.a_inner == 1 && extents_.m <= kFewRows &&
             extents_.k >= kLongDots;
     panels_ = (extents_.n + loops_.panel_columns - 1) / loops_.panel_columns;

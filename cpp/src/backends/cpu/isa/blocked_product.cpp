@@ -24,9 +24,9 @@ constexpr int kTileRows = 4, kTileVectors = 4;
 constexpr bool kPreferred = true;
 #endif
 constexpr std::int64_t kPanelColumns = kTileVectors * kLanes;
-// A panel of b this long takes half of a nearest cache of 32 KiB (AVX2: 16 KiB), a block of 256
-// rows of a 256 KiB of the second cache.
-constexpr std::int64_t kInner = 256;
+// A panel of b this long takes 24 KiB of a nearest cache of 32 (AVX2), where rows of packed a pass
+// through the rest. A block of 256 rows of a takes 384 KiB of the second cache.
+constexpr std::int64_t kInner = 384;
 // Panels packed at one time: whole cache lines of b in a row, and few enough for the second cache.
 constexpr std::int64_t kPanels = 4;
 // Rows of a transposed that are packed at one time. Where they lie a power of two apart, they share
@@ -40,12 +40,15 @@ std::int64_t inner_block(std::int64_t k) {
   return ((k + blocks - 1) / blocks + kLanes - 1) / kLanes * kLanes;
 }
 
-// Rows in groups of kTileRows or one less, as evenly as can be.
+// Rows in groups as even as can be, the larger ones first.
 struct RowGroups {
-  std::int64_t rows, count;
-  explicit RowGroups(std::int64_t m) : rows(m), count((m + kTileRows - 1) / kTileRows) {}
-  std::int64_t begin(std::int64_t group) const { return group * rows / count; }
-  std::int64_t size(std::int64_t group) const { return begin(group + 1) - begin(group); }
+  std::int64_t count, least, larger;
+  explicit RowGroups(std::int64_t m)
+      : count((m + kTileRows - 1) / kTileRows), least(m / count), larger(m % count) {}
+  std::int64_t size(std::int64_t group) const { return least + (group < larger ? 1 : 0); }
+  std::int64_t begin(std::int64_t group) const {
+    return group * least + (group < larger ? group : larger);
+  }
   // Where a packed group of K columns begins. Stores of whole vectors reach into a gap behind it.
   std::int64_t packed(std::int64_t group, std::int64_t k) const {
     return begin(group) * k + group * kLanes;
@@ -58,11 +61,16 @@ void pack_rows(const float* a, std::int64_t row, std::int64_t inner, std::int64_
   std::int64_t i = 0;
   if (row == 1) {
     const Partial some(kRows);
-    for (; i < k; ++i) store(to + i * kRows, some.load(a + i * inner));
+    for (; i < k; ++i) {
+      __builtin_prefetch(a + (i + kRowsAtOnce) * inner);
+      store(to + i * kRows, some.load(a + i * inner));
+    }
   }
   if (inner == 1) {
     for (; i + kLanes <= k; i += kLanes) {
       Vector rows[kLanes];
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) __builtin_prefetch(a + (r + kRows) * row + i);
 #pragma GCC unroll 16
       for (int r = 0; r < kLanes; ++r) rows[r] = r < kRows ? load(a + r * row + i) : Vector{};
       transpose(rows);
@@ -157,24 +165,39 @@ void pack_b(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::in
   }
 }
 
-// Fetches the group's share of the panel that is packed next but some, while tiles are multiplied.
-void fetch_b(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::int64_t column,
-             std::int64_t group, std::int64_t groups) {
-  constexpr std::int64_t kLine = 16;  // floats
-  const float* const b = p.b + first * p.b_inner + column * p.b_column;
-  if (p.b_column == 1) {
-    for (std::int64_t i = group * k / groups; i < (group + 1) * k / groups; ++i) {
-      __builtin_prefetch(b + i * p.b_inner, 0, 2);
-    }
-  } else if (p.b_inner == 1) {
+// Fetches a panel that is packed soon, bit by bit while tiles are multiplied.
+class PanelFetch {
+ public:
+  // Rows [first, first + k) of the panel from `column` on, in so many turns.
+  PanelFetch(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::int64_t column,
+             std::int64_t turns) {
+    if (column >= p.n) return;
+    constexpr std::int64_t kLine = 16;  // floats
     const std::int64_t columns = p.n - column < kPanelColumns ? p.n - column : kPanelColumns;
-    const std::int64_t lines = (k + kLine - 1) / kLine;
-    for (std::int64_t i = group * columns * lines / groups;
-         i < (group + 1) * columns * lines / groups; ++i) {
-      __builtin_prefetch(b + i / lines * p.b_column + i % lines * kLine, 0, 2);
+    at_ = p.b + first * p.b_inner + column * p.b_column;
+    // Runs are columns of b transposed, or rows.
+    const bool transposed = p.b_column != 1;
+    lines_ = ((transposed ? k : columns) + kLine - 1) / kLine;
+    next_run_ = (transposed ? p.b_column : p.b_inner) - lines_ * kLine;
+    const std::int64_t all = lines_ * (transposed ? columns : k);
+    a_turn_ = (all + turns - 1) / turns;
+    left_ = all;
+  }
+
+  void take_turn() {
+    for (std::int64_t i = a_turn_ < left_ ? a_turn_ : left_; i > 0; --i, --left_) {
+      __builtin_prefetch(at_, 0, 2);
+      at_ += 16;
+      if (++line_ < lines_) continue;
+      line_ = 0;
+      at_ += next_run_;
     }
   }
-}
+
+ private:
+  const float* at_ = nullptr;
+  std::int64_t lines_ = 0, next_run_ = 0, a_turn_ = 0, left_ = 0, line_ = 0;
+};
 
 TRAINGRAPH_INLINE Vector scaled(Vector sum, float alpha, Vector bias, bool relu) {
   sum = sum * alpha + bias;
@@ -298,9 +321,9 @@ void blocked_multiply(const BlockedProduct& p, float* scratch) {
         constexpr std::int64_t kMost = kPanels * kPanelColumns;
         pack_b(p, first, k, j, left < kMost ? left : kMost, packed_b);
       }
-      const std::int64_t ahead = j + kPanels * kPanelColumns;
+      PanelFetch fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
       for (std::int64_t group = 0; group < groups.count; ++group) {
-        if (ahead < p.n) fetch_b(p, first, k, ahead, group, groups.count);
+        fetch.take_turn();
         const TileEnd end{groups.begin(group), j, left < kPanelColumns ? left : kPanelColumns,
                           first == 0, first + k == p.k};
         blocked_tile_for(groups.size(group), std::make_integer_sequence<int, kTileRows>{})(
@@ -310,16 +333,33 @@ void blocked_multiply(const BlockedProduct& p, float* scratch) {
   }
 }
 
+// At most a vector of columns.
+template <class Number>
+TRAINGRAPH_INLINE void add_vector(const Number* rows, std::int64_t parts, std::int64_t apart,
+                                  float alpha, const float* bias, bool relu, std::int64_t columns,
+                                  float* c) {
+  Number sums[kLanes]{};
+  float narrow[kLanes];
+  for (std::int64_t part = 0; part < parts; ++part) {
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] += rows[part * apart + i];
+  }
+  for (std::int64_t i = 0; i < kLanes; ++i) narrow[i] = static_cast<float>(sums[i]);
+  const Partial partial(columns);
+  const Vector shift = bias == nullptr ? Vector{} : partial.load(bias);
+  partial.store(c, scaled(load(narrow), alpha, shift, relu));
+}
+
 template <class Number>
 void add_parts(const Number* rows, std::int64_t parts, std::int64_t apart, float alpha,
                const float* bias, bool relu, std::int64_t columns, float* c) {
-  for (std::int64_t j = 0; j < columns; ++j) {
-    Number sum = rows[j];
-    for (std::int64_t part = 1; part < parts; ++part) sum += rows[part * apart + j];
-    float result = static_cast<float>(sum) * alpha;
-    if (bias != nullptr) result += bias[j];
-    c[j] = relu && result < 0 ? 0.0f : result;
+  std::int64_t j = 0;
+  for (; j + kLanes <= columns; j += kLanes) {
+    add_vector(rows + j, parts, apart, alpha, bias == nullptr ? nullptr : bias + j, relu, kLanes,
+               c + j);
   }
+  if (j == columns) return;
+  add_vector(rows + j, parts, apart, alpha, bias == nullptr ? nullptr : bias + j, relu, columns - j,
+             c + j);
 }
 
 }  // namespace

@@ -18,11 +18,9 @@ TRAINGRAPH_INLINE Vector finished(Vector sum, float alpha, Vector bias, bool rel
   return relu ? (sum < 0.0f ? Vector{} : sum) : sum;
 }
 
-// Few sums: several sets of them hide the latency of a multiplication with addition.
-constexpr int sets_of(std::int64_t sums) { return sums >= 8 ? 1 : (sums >= 4 ? 2 : 4); }
-
-// Rows a[0 … kRows), kVectors vectors of columns. `b` steps by b_row along K.
-template <int kRows, int kVectors, int kSets>
+// Rows a[0 … kRows), kVectors vectors of columns. `b` steps by b_row along K. kSets sums of every
+// kSets-th term each are added in the end.
+template <int kSets, int kVectors, int kRows>
 void tile(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
           const float* bias, float* c, Partial last) {
   Vector sums[kSets][kRows][kVectors]{};
@@ -77,21 +75,16 @@ void tile(const MatrixProduct& p, const float* a, const float* b, std::int64_t b
 using TileLoop = void (*)(const MatrixProduct&, const float*, const float*, std::int64_t,
                           const float*, float*, Partial);
 
-template <int kVectors, int kSets, int... kRows>
+template <int kSets, int kVectors, int... kRows>
 constexpr TileLoop tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
-  // Larger tiles of several sets are never asked for.
-  constexpr TileLoop tiles[] = {tile < kRows + 1, kVectors,
-                                sets_of((kRows + 1) * kVectors) >= kSets ? kSets : 1 > ...};
+  constexpr TileLoop tiles[] = {tile<kSets, kVectors, kRows + 1>...};
   return tiles[rows - 1];
 }
 
 // All rows over one group of kVectors vectors.
-template <int kVectors, int kMaxRows>
-void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
-              const float* bias, float* c, Partial last) {
-  // Not by the rows of each tile: then a row's sum would depend on where the row is.
-  const std::int64_t in_all = p.rows_in_all();
-  const int sets = sets_of((in_all < kMaxRows ? in_all : kMaxRows) * kVectors);
+template <int kVectors, int kMaxRows, int kSets>
+void rows_in_sets(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
+                  const float* bias, float* c, Partial last) {
   std::int64_t rows = 0;
   for (std::int64_t row = 0; row < p.m; row += rows) {
     // The last two groups share what is left evenly, rather than leave one with a single row.
@@ -99,12 +92,25 @@ void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64
     rows = left >= std::int64_t{2} * kMaxRows || left == kMaxRows ? kMaxRows
            : left > kMaxRows                                      ? (left + 1) / 2
                                                                   : left;
-    constexpr std::make_integer_sequence<int, kMaxRows> kRows;
-    const TileLoop loop = sets == 1   ? tile_for<kVectors, 1>(rows, kRows)
-                          : sets == 2 ? tile_for<kVectors, 2>(rows, kRows)
-                                      : tile_for<kVectors, 4>(rows, kRows);
-    loop(p, a + row * p.a_row, b, b_row, bias, c + row * p.n, last);
+    tile_for<kSets, kVectors>(rows, std::make_integer_sequence<int, kMaxRows>{})(
+        p, a + row * p.a_row, b, b_row, bias, c + row * p.n, last);
   }
+}
+
+template <int kVectors, int kMaxRows>
+void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64_t b_row,
+              const float* bias, float* c, Partial last) {
+  // Where sums are few, several sets of them hide the latency of a multiplication with addition.
+  // All rows have as many, for they are to be added in one order.
+  const std::int64_t sums = (p.order_rows < kMaxRows ? p.order_rows : kMaxRows) * kVectors;
+  // Rows that have fewer than 8, and than 4 sums.
+  constexpr int kFew = kMaxRows < 7 / kVectors ? kMaxRows : 7 / kVectors;
+  constexpr int kVeryFew = 3 / kVectors;
+  if constexpr (kVeryFew > 0) {
+    if (sums < 4) return rows_in_sets<kVectors, kVeryFew, 4>(p, a, b, b_row, bias, c, last);
+  }
+  if (sums < 8) return rows_in_sets<kVectors, kFew, 2>(p, a, b, b_row, bias, c, last);
+  rows_in_sets<kVectors, kMaxRows, 1>(p, a, b, b_row, bias, c, last);
 }
 
 // b (columns, K) → packed (K, width), zero beyond `columns`.
@@ -135,7 +141,7 @@ void panel(const MatrixProduct& p, const float* a, const float* b, const float* 
            std::int64_t column, std::int64_t columns, float* packed) {
   while (columns > 0) {
     // Few rows take as many columns as there are registers.
-    const int most = p.rows_in_all() <= kFlatRows ? kPanelVectors : 2;
+    const int most = p.order_rows <= kFlatRows ? kPanelVectors : 2;
     const std::int64_t vectors = columns >= most * kLanes ? most : (columns + kLanes - 1) / kLanes;
     const std::int64_t width = columns < vectors * kLanes ? columns : vectors * kLanes;
     const Partial last(width - (vectors - 1) * kLanes);

@@ -11,11 +11,9 @@ struct MatrixProduct {
   bool b_transposed;            // b lies as (N, K) instead of (K, N)
   float alpha;
   bool relu;
-  // Of the matrix that these rows are a part of, if they are one: a row's sum has the same order in
-  // every part, and in every row.
-  std::int64_t all_rows = 0;
-
-  std::int64_t rows_in_all() const { return all_rows > 0 ? all_rows : m; }
+  // At least M. Sums are ordered as for this many rows, so that a row has the same bits in a group
+  // of fewer.
+  std::int64_t order_rows;
 };
 
 struct MatrixLoops {

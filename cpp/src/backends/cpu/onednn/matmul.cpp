@@ -3,7 +3,15 @@
 // Operands are plain. A transposed operand is a plain one with exchanged strides, and blocked
 // weights gain 2 to 3 % over that while their gradient and their update would have to follow, so
 // `layouts` asks for none. Inner-product primitives are as fast in one pass and slower in another.
+//
+// oneDNN's sums depend on the number of its threads. So each primitive runs on one, over a part of
+// the result that is cut by shape.
+#include <algorithm>
+#include <array>
+
+#include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/onednn/kernel.h"
+#include "ir/extents.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -61,13 +69,6 @@ Problem problem_of(const ir::Graph& graph, const ir::Node& node) {
                     graph.type(node.outputs[0]).shape, std::get<MatmulAttributes>(node.attributes));
 }
 
-// One number per column: (N), (1, N), …
-bool is_bias(const ir::Value& value, std::int64_t columns) {
-  const Shape& shape = value.type.shape;
-  return !shape.empty() && shape.back() == columns && element_count(shape) == columns &&
-         value.layout.blocks.empty() && value.type.data_type == DataType::kFloat32;
-}
-
 bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
            const std::vector<ir::ValueId>& extra) {
   // oneDNN adds the bias before it scales.
@@ -75,7 +76,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
   const auto epilogue = epilogue_of(list);
   if (!epilogue || extra.size() != (epilogue->bias ? 1u : 0u)) return false;
   return !epilogue->bias ||
-         is_bias(graph.value(extra[0]), graph.type(producer.outputs[0]).shape.back());
+         is_bias_of_columns(graph.value(extra[0]), graph.type(producer.outputs[0]).shape.back());
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
@@ -92,17 +93,99 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return {};
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
-  const auto& attributes = std::get<MatmulAttributes>(node.attributes);
-  const Epilogue epilogue = *epilogue_of(attributes.epilogue);
-  return guarded("matmul", [&] {
+// An operand of all parts: the axis that is cut reaches `step` bytes from one index to the next.
+struct Cut {
+  memory::desc desc;
+  std::size_t step;
+
+  Cut(const memory::desc& whole, int axis, bool is_cut)
+      : desc(whole),
+        step(is_cut
+                 ? static_cast<std::size_t>(whole.get_strides()[static_cast<std::size_t>(axis)]) *
+                       sizeof(float)
+                 : 0) {}
+
+  memory::desc of(int axis, std::int64_t extent) const {
+    memory::dims shape = desc.get_dims();
+    if (step > 0) shape[static_cast<std::size_t>(axis)] = extent;
+    return describe_strided(shape, desc.get_strides());
+  }
+};
+
+// Parts of a product, each with a primitive of one thread.
+class MatmulInParts final : public Kernel {
+ public:
+  MatmulInParts(const ir::Graph& graph, const ir::Node& node)
+      : workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {
     const Problem p = problem_of(graph, node);
+    const auto& attributes = std::get<MatmulAttributes>(node.attributes);
+    const Epilogue epilogue = *epilogue_of(attributes.epilogue);
     const memory::dims shape = p.y.get_dims();
-    Shape bias_shape(shape.size(), 1);
+    memory::dims bias_shape(shape.size(), 1);
     bias_shape.back() = shape.back();
-    const memory::desc bias = epilogue.bias ? *describe(bias_shape, {}) : memory::desc();
-    const int threads = library_threads(nanoseconds_to_compute(p.operations));
-    const ThreadScope scope(threads);
+    const int rows = static_cast<int>(shape.size()) - 2, columns = rows + 1;
+    // The first leading axis that there is to cut, else the longer one of rows and columns.
+    const auto lead = std::find_if(shape.begin(), shape.end() - 2, [](auto n) { return n > 1; });
+    axis_ = static_cast<int>(lead - shape.begin());
+    if (axis_ == rows && shape.back() > shape[static_cast<std::size_t>(rows)]) axis_ = columns;
+    const std::int64_t extent = shape[static_cast<std::size_t>(axis_)];
+    // Whole vectors and cache lines of every level.
+    const std::int64_t unit = axis_ < rows ? 1 : 16;
+    const auto wanted = static_cast<std::int64_t>(
+        std::clamp(p.operations / kPartOperations, 1.0, static_cast<double>(kMostParts)));
+    each_ = ((extent + wanted - 1) / wanted + unit - 1) / unit * unit;
+    const std::int64_t parts = (extent + each_ - 1) / each_;
+    const auto is_cut = [&](const memory::desc& desc) {
+      return axis_ < rows && desc.get_dims()[static_cast<std::size_t>(axis_)] > 1;
+    };
+    const Cut a(p.a, axis_, axis_ == rows || is_cut(p.a));
+    const Cut b(p.b, axis_, axis_ == columns || is_cut(p.b));
+    const Cut y(p.y, axis_, true);
+    const Cut bias(*describe(bias_shape, {}), axis_, epilogue.bias && axis_ == columns);
+    for (const Cut* operand : {&a, &b, &y, &bias}) steps_.push_back(operand->step);
+    operands_ = {node.inputs[0], node.inputs[1], node.outputs[0],
+                 epilogue.bias ? node.inputs[2] : node.outputs[0]};
+    threads_ = threads_for(nanoseconds_to_compute(p.operations));
+    threads_ = static_cast<int>(std::min<std::int64_t>(threads_, parts));
+    const ThreadScope scope(1);
+    for (std::int64_t part = 0; part < parts; ++part) {
+      const std::int64_t here = std::min(each_, extent - part * each_);
+      parts_.push_back(part_over(attributes, epilogue, a.of(axis_, here), b.of(axis_, here),
+                                 y.of(axis_, here), bias.of(axis_, here)));
+      scratch_ = std::max(scratch_, (parts_.back()->workspace_bytes() + 63) / 64 * 64);
+    }
+  }
+
+  std::size_t workspace_bytes() const override {
+    return static_cast<std::size_t>(threads_) * scratch_;
+  }
+
+  void run(Pointers pointers) override {
+    const auto parts = static_cast<std::int64_t>(parts_.size());
+    parallel_for(threads_, threads_, [&](std::int64_t thread) {
+      std::byte* addresses[kOperands + 1];
+      addresses[kOperands] = pointers[workspace_] + static_cast<std::size_t>(thread) * scratch_;
+      const std::int64_t end = parts * (thread + 1) / threads_;
+      for (std::int64_t part = parts * thread / threads_; part < end; ++part) {
+        const auto first = static_cast<std::size_t>(part * each_);
+        for (std::size_t k = 0; k < kOperands; ++k) {
+          addresses[k] = pointers[operands_[k]] + first * steps_[k];
+        }
+        parts_[static_cast<std::size_t>(part)]->run(addresses);
+      }
+    });
+  }
+
+ private:
+  static constexpr std::size_t kOperands = 4;  // a, b, y, bias
+  // A part takes some tens of microseconds at least, so that a call does not count.
+  static constexpr double kPartOperations = 4e6;
+  static constexpr std::int64_t kMostParts = 8;
+
+  static std::unique_ptr<Kernel> part_over(const MatmulAttributes& attributes,
+                                           const Epilogue& epilogue, const memory::desc& a,
+                                           const memory::desc& b, const memory::desc& y,
+                                           const memory::desc& bias) {
     const auto primitive_with = [&](bool parametric) {
       dnnl::post_ops operations;
       if (attributes.alpha != 1) {
@@ -112,7 +195,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
       epilogue.append_function(operations, parametric);
       dnnl::primitive_attr attr = onednn_attributes();
       if (operations.len() > 0) attr.set_post_ops(operations);
-      return dnnl::matmul::primitive_desc(onednn_engine(), p.a, p.b, bias, p.y, attr);
+      return dnnl::matmul::primitive_desc(onednn_engine(), a, b,
+                                          epilogue.bias ? bias : memory::desc(), y, attr);
     };
     bool parametric = epilogue.relu;
     auto description = primitive_with(parametric);
@@ -120,13 +204,31 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
       parametric = false;
       description = primitive_with(parametric);
     }
-    std::vector<Argument> arguments = {{DNNL_ARG_SRC, node.inputs[0], p.a},
-                                       {DNNL_ARG_WEIGHTS, node.inputs[1], p.b},
-                                       {DNNL_ARG_DST, node.outputs[0], p.y}};
-    if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, node.inputs[2], bias});
-    if (parametric) arguments.push_back(relu_slope(shape.size()));
-    return make_primitive_kernel(graph, node, "matmul", dnnl::matmul(description), description,
-                                 arguments, threads);
+    std::vector<Argument> arguments = {
+        {DNNL_ARG_SRC, 0, a}, {DNNL_ARG_WEIGHTS, 1, b}, {DNNL_ARG_DST, 2, y}};
+    if (epilogue.bias) arguments.push_back({DNNL_ARG_BIAS, 3, bias});
+    if (parametric) arguments.push_back(relu_slope(y.get_dims().size()));
+    // Addresses of a part: its operands, then a workspace.
+    ir::Graph alone;
+    alone.values.resize(kOperands);
+    alone.nodes.resize(1);
+    return make_primitive_kernel(alone, alone.nodes[0], "matmul", dnnl::matmul(description),
+                                 description, arguments, 1);
+  }
+
+  std::size_t workspace_;
+  std::array<ir::ValueId, kOperands> operands_{};
+  std::vector<std::size_t> steps_;  // bytes of each operand from one index of the axis to the next
+  int axis_ = 0;
+  std::int64_t each_ = 1;  // extent of a part, but for the last one
+  std::vector<std::unique_ptr<Kernel>> parts_;
+  std::size_t scratch_ = 0;  // bytes of each thread
+  int threads_ = 1;
+};
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  return guarded("matmul", [&]() -> std::unique_ptr<Kernel> {
+    return std::make_unique<MatmulInParts>(graph, node);
   });
 }
 
