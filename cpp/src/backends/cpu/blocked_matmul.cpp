@@ -14,7 +14,7 @@ namespace traingraph::cpu {
 namespace {
 
 // Below, packing costs more than it gains.
-constexpr std::int64_t kLeastRows = 8, kLeastColumns = 8;
+constexpr std::int64_t kLeastRows = 2, kLeastColumns = 2;
 // Sums beyond are better in float64, which these loops alone have.
 constexpr std::int64_t kLongSum = 8192;
 constexpr double kMultiplicationsPerNanosecond = 40;
