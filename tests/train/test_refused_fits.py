@@ -395,3 +395,54 @@ def test_a_fit_within_a_fit_of_the_same_graph(where: str) -> None:
     ):
         calls[0] = other
         assert len(fit()) == 2
+
+
+# --- resuming ------------------------------------------------------------------------------------
+
+RESUMED = {
+    "fewer samples": dict(inputs={"x": X[:40]}),
+    "another batch size": dict(batch_size=5),
+    "fewer epochs": dict(epochs=1),
+    "another early stopping": dict(callbacks=[tg.EarlyStopping(patience=2)]),
+    "wrong labels of a validation": dict(validation=(X[:3], np.full(3, 99, np.int32))),
+}
+
+
+@pytest.mark.parametrize("changed", RESUMED.values(), ids=RESUMED)
+def test_a_refused_resume_leaves_the_graph(changed: dict[str, Any], tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    model().fit(*TRAINED, epochs=2, callbacks=[tg.Checkpoint(path=path)])
+    network = model()
+    network.fit(*TRAINED, epochs=3)
+    before = network.state()
+    given: dict[str, Any] = dict(epochs=4, resume=path) | changed
+    inputs = given.pop("inputs", {}).get("x", TRAINED[0])
+    with pytest.raises((ValueError, IndexError)):
+        network.fit(inputs, TRAINED[1][: len(inputs)], **given)
+    for name, values in network.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+
+
+def test_a_callback_with_a_call_nobody_makes() -> None:
+    class Mine(tg.EarlyStopping):
+        def __call__(self, epoch: tg.Epoch) -> bool:
+            return epoch.number < 1
+
+    refused({"callbacks": [Mine()]}, "Mine, whose __call__ nobody would run", TypeError)
+
+
+@pytest.mark.parametrize(
+    ("loss", "label", "text"),
+    [
+        ("hinge", -1, "of 0 and 1, as the hinge loss has here, but got -1 in sample 2"),
+        ("sigmoid_cross_entropy", 2, "from 0 to 1, as sigmoid cross entropy has, but got 2"),
+    ],
+)
+def test_labels_that_a_binary_loss_has_not(loss: str, label: float, text: str) -> None:
+    network = nn.model([nn.dense(1)], input=4, loss=loss)
+    x, y = np.ones((4, 4), np.float32), np.zeros((4, 1), np.float32)
+    network.evaluate(x, y)
+    y[2] = label
+    for call in (network.evaluate, network.fit):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            call(x, y)

@@ -77,14 +77,15 @@ void refuse(const Where& where, py::handle value) {
                                                     : "the function " + name;
   std::string text =
       "[" + where.subject + "] expected " + where.name + ": " + where.expected + " but got " + got;
+  const std::string advice = advice_on_other_library(value).value_or("");
+  const bool may_be_called = !name.empty() && !name.starts_with("<lambda") && advice.empty();
   const bool may_be_item = !value.is_none() && !py::isinstance<py::dict>(value);
   if (may_be_item && where.expected.starts_with("collections.abc.Sequence[")) {
     text += "; put it into a list";
-  } else if (!name.empty()) {
+  } else if (may_be_called) {
     text += "; did you mean " + name + "()?";
   }
-  text += advice_on_other_library(value).value_or("");
-  throw py::type_error(text);
+  throw py::type_error(text + advice);
 }
 
 void check_accepted(const char* type, py::handle value, const Where& where,

@@ -38,7 +38,12 @@ class CalledBack final : public FitCallback {
 }  // namespace
 
 FitCallbackPtr to_callback(py::handle value, const Where& where) {
-  if (py::isinstance<FitCallback>(value)) return py::cast<FitCallbackPtr>(value);
+  if (py::isinstance<FitCallback>(value)) {
+    if (PyCallable_Check(value.ptr()) == 0) return py::cast<FitCallbackPtr>(value);
+    throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
+                         " but got a " + type_name(value) +
+                         ", whose __call__ nobody would run; pass a function beside it");
+  }
   if (PyType_Check(value.ptr())) refuse(where, value);  // which would be made anew of each epoch
   to_callable(value, where);
   return std::make_shared<CalledBack>(value, where);

@@ -14,6 +14,7 @@
 
 #include "graph/checkpoint/checkpoint_contents.h"
 #include "graph/checkpoint/fit_entries.h"
+#include "graph/checkpoint/load_checkpoint.h"
 #include "graph/checkpoint/safetensors.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/lowering/lowering.h"
@@ -429,11 +430,16 @@ void ExecutableGraph::save(const std::string& path, const Metadata& given) const
 }
 
 Metadata ExecutableGraph::load(const std::string& path) {
+  return load_checkpoint(*state_, path, [](const FitPlace*) {});
+}
+
+Metadata load_checkpoint(GraphState& state, const std::string& path,
+                         const std::function<void(const FitPlace*)>& check_place) {
   const SafetensorsFile file(path);
   Values values{"'" + path + "'", {}, &file};
   NamedData of_fit;
   for (StoredTensor tensor : file.tensors()) {
-    if (state_->training && tensor.name.starts_with(kOfFit)) {
+    if (state.training && tensor.name.starts_with(kOfFit)) {
       if (tensor.data.data_type == DataType::kInvalid) {
         throw InvalidArgument("[load] expected of the fit in " + values.source + " '" +
                               tensor.name + "' of a type that tensors have but got " + tensor.type);
@@ -446,11 +452,13 @@ Metadata ExecutableGraph::load(const std::string& path) {
   }
   std::shared_ptr<FitPlace> place;
   if (!of_fit.empty()) place = std::make_shared<FitPlace>(place_of(of_fit, values.source));
-  take(values, *state_);
-  if (place != nullptr && values.any_of_training()) {
+  if (!values.any_of_training()) place = nullptr;
+  check_place(place.get());
+  take(values, state);
+  if (place != nullptr) {
     const std::int64_t summed = values.has_begun_step() ? values.number(kSummed) : 0;
-    place->passes = passes_of(values.number(kForwardCount), state_->micro_batches, summed);
-    state_->fit_place->set(std::move(place));
+    place->passes = passes_of(values.number(kForwardCount), state.micro_batches, summed);
+    state.fit_place->set(std::move(place));
   }
   Metadata metadata = file.metadata();
   std::erase_if(metadata, [](const auto& entry) { return is_own_metadata(entry.first); });

@@ -1,5 +1,4 @@
 // Batches without training: scoring and predicting.
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -81,8 +80,9 @@ std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
     result.metrics.emplace_back(scoring.metrics[k], metrics[k]->value());
   }
   if (!is_classifier) return result;
-  const double accuracy = metrics.back()->value().numbers.front();
-  if (!std::isnan(accuracy)) result.accuracy = accuracy;  // with rows that count
+  if (metrics.back()->has_counted()) {
+    result.accuracy = metrics.back()->value().numbers.front();
+  }
   return result;
 }
 

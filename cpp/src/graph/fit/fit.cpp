@@ -179,8 +179,8 @@ class Fit {
     place_.epoch = arguments_.first_epoch;
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
     check_files(arguments_, goes_on);
-    if (goes_on) resume(*arguments_.resume);
     check_validation();
+    if (goes_on) resume(*arguments_.resume);
     if (goes_on) return resume_callbacks();
     place_.callbacks = placed_callbacks(arguments_);
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->begin(graph_);
@@ -188,9 +188,11 @@ class Fit {
   }
 
   void resume(const std::string& path) {
-    const FitPlacePtr kept = loaded_place(graph_, state_, path);
-    check_resumed(*kept, place_, arguments_);
-    std::vector<PlacedCallback> callbacks = resumed_callbacks(*kept, arguments_);
+    std::vector<PlacedCallback> callbacks;
+    const FitPlacePtr kept = loaded_place(state_, path, [&](const FitPlace& place) {
+      check_resumed(place, place_, arguments_);
+      callbacks = resumed_callbacks(place, arguments_);
+    });
     place_ = *kept;
     place_.callbacks = std::move(callbacks);
     if (place_.learning_rate && graph_.optimizer() != nullptr) {

@@ -2,6 +2,7 @@
 #include "graph/fit/fit_checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "graph/fit/csv_file.h"
 #include "graph/fit/metrics.h"
 #include "graph/run/executor.h"
+#include "ir/number_text.h"
 #include "runtime/files/file.h"
 
 namespace traingraph {
@@ -198,6 +200,10 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
   if (arguments.first_epoch > place.epoch) {
     refuse("first_epoch of at most " + std::to_string(place.epoch),
            std::to_string(arguments.first_epoch));
+  }
+  if (place.learning_rate && !std::isfinite(*place.learning_rate)) {
+    throw InvalidArgument("[fit] expected a fit to go on with of a finite learning rate but got " +
+                          short_text(*place.learning_rate));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <traingraph/lstm.h>
 
 #include "graph/data/data_binding.h"
+#include "graph/fit/label_values.h"
 #include "graph/fit/rows_beside_samples.h"
 
 namespace traingraph {
@@ -66,6 +67,9 @@ Samples samples_of(const GraphState& state, const SampleData& data, bool scores,
   if (samples.count() == 0) throw InvalidArgument(call + " expected samples but got none");
   samples.sort_by(lengths_in(state));
   if (!scores) return samples;
+  if (const auto* loss = dynamic_cast<const Loss*>(state.loss_layer.get())) {
+    check_label_values(data.loss_labels, loss->descriptor().type, call);
+  }
   for (const auto& [name, label] : state.loss_labels) {
     const auto is_given = [&name = name](const auto& given) { return given.first == name; };
     if (std::ranges::any_of(data.loss_labels, is_given)) continue;

@@ -46,7 +46,10 @@ std::vector<double> numbers_of(const TensorData& data) {
   throw InvalidArgument(subject + " expected " + expected + " but got " + got);
 }
 
-// Each position of a batch with its logits, which are a step apart, and its class.
+constexpr std::int64_t kNoClass = -1;
+
+// Each position of a batch with the label's class, the class of the largest logit, kNoClass where
+// one is NaN, and its logits, which are a step apart.
 template <class Each>
 void each_position(const TensorData& predictions, const TensorData& labels, const Each& each) {
   const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
@@ -71,8 +74,12 @@ void each_position(const TensorData& predictions, const TensorData& labels, cons
                             given[static_cast<std::size_t>(first / classes + at - first)])
                       : largest(given);
       if (label < 0) continue;  // a row that is ignored
-      each(label, largest(logits),
-           [&](std::int64_t c) { return logits[static_cast<std::size_t>(at + c * inner)]; });
+      const auto logit = [&](std::int64_t c) {
+        return logits[static_cast<std::size_t>(at + c * inner)];
+      };
+      bool is_number = true;
+      for (std::int64_t c = 0; c < classes; ++c) is_number = is_number && !std::isnan(logit(c));
+      each(label, is_number ? largest(logits) : kNoClass, logit);
     }
   }
 }
@@ -80,12 +87,22 @@ void each_position(const TensorData& predictions, const TensorData& labels, cons
 class Share : public Metric {
  public:
   MetricValue value() const override {
-    return {{}, {all_ == 0 ? kNone : static_cast<double>(right_) / static_cast<double>(all_)}};
+    if (all_ == 0 || !are_numbers_) return {{}, {kNone}};
+    return {{}, {static_cast<double>(right_) / static_cast<double>(all_)}};
   }
+  bool has_counted() const override { return all_ > 0; }
 
  protected:
+  void count_one(bool is_number, bool is_right) {
+    ++all_;
+    right_ += is_right ? 1 : 0;
+    are_numbers_ = are_numbers_ && is_number;
+  }
+
+ private:
   std::int64_t right_ = 0;
   std::int64_t all_ = 0;
+  bool are_numbers_ = true;
 };
 
 // The largest logit against the class of the label.
@@ -93,8 +110,7 @@ class ClassAccuracy final : public Share {
  public:
   void count(const TensorData& predictions, const TensorData& labels) override {
     each_position(predictions, labels, [&](std::int64_t label, std::int64_t found, const auto&) {
-      ++all_;
-      right_ += label == found;
+      count_one(found != kNoClass, label == found);
     });
   }
 };
@@ -104,8 +120,9 @@ class SignAccuracy final : public Share {
  public:
   void count(const TensorData& predictions, const TensorData& labels) override {
     const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
-    for (std::size_t k = 0; k < logits.size(); ++k) right_ += (logits[k] > 0) == (given[k] > 0.5);
-    all_ += static_cast<std::int64_t>(logits.size());
+    for (std::size_t k = 0; k < logits.size(); ++k) {
+      count_one(!std::isnan(logits[k]), (logits[k] > 0) == (given[k] > 0.5));
+    }
   }
 };
 
@@ -115,12 +132,12 @@ class TopAccuracy final : public Share {
   explicit TopAccuracy(std::int64_t k) : k_(k) {}
   void count(const TensorData& predictions, const TensorData& labels) override {
     const std::int64_t classes = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
-    each_position(predictions, labels, [&](std::int64_t label, std::int64_t, const auto& logit) {
-      std::int64_t above = 0;
-      for (std::int64_t c = 0; c < classes; ++c) above += logit(c) > logit(label);
-      ++all_;
-      right_ += above < k_;
-    });
+    each_position(predictions, labels,
+                  [&](std::int64_t label, std::int64_t found, const auto& logit) {
+                    std::int64_t above = 0;
+                    for (std::int64_t c = 0; c < classes; ++c) above += logit(c) > logit(label);
+                    count_one(found != kNoClass, above < k_);
+                  });
   }
 
  private:
@@ -154,7 +171,7 @@ class MeanError final : public Metric {
 };
 
 // The chance that a sample of class 1 has a higher score than one of class 0, ties half: the score
-// is the one logit, or the second less the first. NaN without samples of both.
+// is the one logit, or the second less the first. NaN without samples of both, or if a score is.
 class AreaUnderCurve final : public Metric {
  public:
   AreaUnderCurve(std::string subject, LossType type) : subject_(std::move(subject)), type_(type) {}
@@ -175,6 +192,10 @@ class AreaUnderCurve final : public Metric {
     for (std::size_t k = 0; k < logits.size(); ++k) scores_.emplace_back(logits[k], given[k] > 0.5);
   }
   MetricValue value() const override {
+    // An order with NaN is none.
+    if (std::ranges::any_of(scores_, [](const auto& one) { return std::isnan(one.first); })) {
+      return {{}, {kNone}};
+    }
     std::vector<std::pair<double, bool>> sorted = scores_;
     std::ranges::sort(sorted);
     double below = 0, won = 0;  // samples of class 0 below, and what those of class 1 win over them
@@ -194,7 +215,8 @@ class AreaUnderCurve final : public Metric {
   std::vector<std::pair<double, bool>> scores_;
 };
 
-// Samples by the class of the label, a row each, and the class predicted.
+// Samples by the class of the label, a row each, and the class predicted. A sample whose prediction
+// is NaN has none, and makes all counts NaN.
 class ConfusionMatrix final : public Metric {
  public:
   explicit ConfusionMatrix(LossType type) : type_(type) {}
@@ -204,19 +226,26 @@ class ConfusionMatrix final : public Metric {
       counts_.resize(4);
       const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
       for (std::size_t k = 0; k < logits.size(); ++k) {
-        ++counts_[(given[k] > 0.5 ? 2U : 0U) + (logits[k] > 0 ? 1U : 0U)];
+        count(given[k] > 0.5 ? 1 : 0, std::isnan(logits[k]) ? kNoClass : logits[k] > 0 ? 1 : 0);
       }
       return;
     }
     classes_ = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
     counts_.resize(static_cast<std::size_t>(classes_ * classes_));
     each_position(predictions, labels, [&](std::int64_t label, std::int64_t found, const auto&) {
-      ++counts_[static_cast<std::size_t>(label * classes_ + found)];
+      count(label, found);
     });
   }
   MetricValue value() const override { return {{classes_, classes_}, counts_}; }
 
  private:
+  void count(std::int64_t label, std::int64_t found) {
+    if (found == kNoClass)
+      std::ranges::fill(counts_, kNone);
+    else
+      ++counts_[static_cast<std::size_t>(label * classes_ + found)];
+  }
+
   LossType type_;
   std::int64_t classes_ = 0;
   std::vector<double> counts_;

@@ -19,7 +19,10 @@ class Metric {
   virtual void check(const Shape&, const Shape&) const {}
   // A batch: predictions (N, C, …), labels of that shape, or integer classes without axis 1.
   virtual void count(const TensorData& predictions, const TensorData& labels) = 0;
+  // NaN where a prediction that counts is NaN.
   virtual MetricValue value() const = 0;
+  // Whether there was a position that counts.
+  virtual bool has_counted() const { return true; }
 };
 
 // Whether the loss is one of a classifier.

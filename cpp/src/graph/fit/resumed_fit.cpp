@@ -11,6 +11,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/checkpoint/load_checkpoint.h"
 #include "graph/run/executor.h"
 
 namespace traingraph {
@@ -99,21 +100,28 @@ bool is_there_to_go_on(const std::string& path) {
          std::filesystem::status(path, error).type() != std::filesystem::file_type::not_found;
 }
 
-FitPlacePtr loaded_place(TrainingGraph& graph, GraphState& state, const std::string& path) {
-  if (!path.empty()) graph.load(path);
+FitPlacePtr loaded_place(GraphState& state, const std::string& path,
+                         const std::function<void(const FitPlace&)>& check) {
+  if (!path.empty()) {
+    load_checkpoint(state, path, [&](const FitPlace* place) {
+      if (place != nullptr) return check(*place);
+      throw InvalidArgument("[fit] expected a checkpoint that was saved within a fit but '" + path +
+                            "' was not; load it, and fit with first_epoch");
+    });
+    return state.fit_place->get();
+  }
   FitPlacePtr kept = state.fit_place->get();
   if (kept == nullptr) {
     throw InvalidArgument(
-        path.empty() ? "[fit] expected a graph that stands in a fit to go on with but it stands "
-                       "in none"
-                     : "[fit] expected a checkpoint that was saved within a fit but '" + path +
-                           "' was not; load it, and fit with first_epoch");
+        "[fit] expected a graph that stands in a fit to go on with but it stands in none; for more "
+        "epochs after one that has ended, first_epoch is the number of the next");
   }
   if (const std::int64_t passes = passes_now(state); passes != kept->passes) {
     throw InvalidArgument("[fit] expected the graph as its fit has left it, after " +
                           std::to_string(kept->passes) + " executions, but got one after " +
                           std::to_string(passes));
   }
+  check(*kept);
   return kept;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -15,9 +16,10 @@ std::int64_t passes_now(GraphState& state);
 
 // Whether there is a fit to go on with: FitArguments::resume.
 bool is_there_to_go_on(const std::string& path);
-// Where it stands, of the checkpoint, which is loaded, or the graph. Raises InvalidArgument where
-// the graph stands in none.
-FitPlacePtr loaded_place(TrainingGraph& graph, GraphState& state, const std::string& path);
+// Where it stands, of the checkpoint, which is loaded, or the graph. `check` may refuse it: then
+// nothing has changed. Raises InvalidArgument where the graph stands in none.
+FitPlacePtr loaded_place(GraphState& state, const std::string& path,
+                         const std::function<void(const FitPlace&)>& check);
 
 // The callbacks of a call, and on_epoch behind them, of which none has heard of an epoch yet.
 std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments);

@@ -1,0 +1,57 @@
+"""Predictions that are no numbers: metrics say so, and no epoch with them is the best one."""
+
+import math
+
+import numpy as np
+import pytest
+
+import traingraph as tg
+from traingraph import nn
+
+NAMES = ["accuracy", "auc", "top_1", "confusion_matrix"]
+
+
+@pytest.mark.parametrize("rows", [1, 50])
+def test_one_nan_makes_metrics_nan(rows):
+    x, y = np.ones((50, 4), np.float32), (np.arange(50) % 2).astype(np.int32)
+    x[:rows] = np.nan
+    scores = nn.model([nn.dense(2)], input=4).evaluate(x, y, metrics=NAMES)
+    assert math.isnan(scores.accuracy)
+    assert all(np.isnan(scores.metrics[name]).all() for name in NAMES)
+
+
+def test_of_one_logit():
+    x, y = np.ones((50, 4), np.float32), (np.arange(50) % 2).astype(np.float32)[:, None]
+    x[7] = np.nan
+    model = nn.model([nn.dense(1)], input=4, loss="sigmoid_cross_entropy")
+    scores = model.evaluate(x, y, metrics=["accuracy", "auc", "confusion_matrix"])
+    assert math.isnan(scores.accuracy)
+    assert all(np.isnan(value).all() for value in scores.metrics.values())
+
+
+def test_two_infinite_logits_have_no_area():
+    x, y = np.full((6, 2), np.inf, np.float32), (np.arange(6) % 2).astype(np.int32)
+    model = nn.model([nn.activation("relu")], input=2)
+    assert math.isnan(model.evaluate(x, y, metrics=["auc"]).metrics["auc"])
+
+
+@pytest.mark.parametrize("monitor", ["top_1", "accuracy", "auc"])
+def test_no_epoch_with_nan_is_the_best(monitor):
+    tg.MLCPlatform.set_rng_seed_to(3)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4)).astype(np.float32)
+    y = (rng.random(200) < 0.2).astype(np.int32)
+    model = nn.model([nn.dense(16), "relu", nn.dense(2)], input=4, optimizer=nn.sgd(0.01))
+    stop = tg.EarlyStopping(patience=9, monitor=monitor)
+    model.fit(
+        x,
+        y,
+        epochs=4,
+        validation=(x, y),
+        metrics=[monitor],
+        callbacks=[stop],
+        on_nonfinite="warn",
+        schedule=lambda step: 3e38 if step >= 14 else 0.001,
+    )
+    assert stop.best_epoch <= 2
+    assert np.isfinite(model.predict(x)).all()
