@@ -23,9 +23,9 @@ SHAPES = [
         (30, 4100, 40),
         (13, 17, 9999),
     ],
-    *[(256, 256, 2048), (520, 40, 1500), (8, 3000, 100), (3000, 8, 100), (150, 15, 1024)],
+    *[(256, 256, 2048), (520, 40, 1500), (8, 3000, 100), (3000, 8, 100), (256, 127, 2305)],
     *[(3, 4, 70000), (1, 1, 200000), (9, 1, 30000), (40, 33, 8193), (2, 2500, 500), (2500, 3, 500)],
-    *[(1, 4000, 700), (4000, 1, 700), (7, 640, 900), (640, 7, 900), (5, 5000, 120)],
+    *[(1, 4000, 700), (1003, 1, 3000), (7, 640, 900), (640, 7, 900), (5, 5000, 120)],
 ]
 
 
@@ -34,6 +34,11 @@ def drawn(count):
     for _ in range(count):
         m, n, k = (int(2 ** random.uniform(0, 10)) for _ in range(3))
         yield m, n, k
+
+
+def some(transposes):
+    """Half of the shapes, in turns."""
+    return SHAPES[TRANSPOSES.index(transposes) % 2 :: 2]
 
 
 def stored(array, transposed):
@@ -49,7 +54,7 @@ def product(a, b, transposes=(False, False), **attributes):
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)
 def test_products(transposes, threads):
-    for m, n, k in [*SHAPES, *drawn(40)]:
+    for m, n, k in [*SHAPES, *drawn(20)]:
         a, b = numbers((m, k)), numbers((k, n), seed=1)
         expected = -0.5 * (a.astype(np.float64) @ b.astype(np.float64))
         got = product(a, b, transposes, alpha=-0.5)
@@ -59,7 +64,7 @@ def test_products(transposes, threads):
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)
 def test_bits_for_any_number_of_threads(transposes):
-    for m, n, k in SHAPES:
+    for m, n, k in some(transposes):
         a, b = numbers((m, k)), numbers((k, n), seed=1)
         found = set()
         for count in THREADS:
@@ -71,7 +76,7 @@ def test_bits_for_any_number_of_threads(transposes):
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)
 def test_a_row_has_its_bits_wherever_it_lies(transposes, threads):
-    for m, n, k in [*SHAPES, *drawn(20), (7, 24, 50), (9, 10, 64), (8, 3, 33)]:
+    for m, n, k in [*some(transposes), *drawn(10), (7, 24, 50), (9, 10, 64), (8, 3, 33)]:
         a, b = numbers((m, k)), numbers((k, n), seed=1)
         order = np.random.default_rng(m).permutation(m)
         straight = product(a, b, transposes)

@@ -13,7 +13,7 @@
 namespace traingraph::cpu {
 namespace {
 
-// Below, packing costs more than it gains.
+// One row or column alone is read once, and packing would cost more than that.
 constexpr std::int64_t kLeastRows = 2, kLeastColumns = 2;
 // Sums beyond are better in float64, which these loops alone have.
 constexpr std::int64_t kLongSum = 8192;
@@ -37,9 +37,11 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  for (ir::ValueId id : node.inputs) {
-    if (graph.type(id).data_type != DataType::kFloat32) {
-      return Support::no("blocked matrix loops take float32");
+  for (const auto* operands : {&node.inputs, &node.outputs}) {
+    for (ir::ValueId id : *operands) {
+      if (graph.type(id).data_type != DataType::kFloat32) {
+        return Support::no("blocked matrix loops take float32");
+      }
     }
   }
   if (graph.type(node.outputs[0]).elements() == 0) {
@@ -81,12 +83,11 @@ class BlockedMatmul final : public Kernel {
     }
     threads_ = static_cast<int>(std::min<std::int64_t>(
         threads_for(problem_.multiplications() / kMultiplicationsPerNanosecond), tasks()));
-    const auto most = [](std::int64_t extent, std::int64_t unit, std::int64_t count) {
-      return std::min(extent, ((extent + unit - 1) / unit + count - 1) / count * unit);
+    const auto most = [](std::int64_t extent, std::int64_t count) {
+      return (extent + count - 1) / count;
     };
-    scratch_ = loops_.scratch_floats(most(problem_.m, 1, cut_.rows),
-                                     most(problem_.n, loops_.panel_columns, cut_.columns),
-                                     most(problem_.k, 1, cut_.parts));
+    scratch_ = loops_.scratch_floats(most(problem_.m, cut_.rows), problem_.n,
+                                     most(problem_.k, cut_.parts));
     scratch_ = (scratch_ + 15) / 16 * 16;
   }
 
@@ -101,11 +102,15 @@ class BlockedMatmul final : public Kernel {
 
   void run(Pointers pointers) override {
     auto* const scratch = reinterpret_cast<float*>(pointers[workspace_]);
-    // Threads take tasks that follow each other, and so often read the same rows.
+    // Threads take tasks that follow each other. Those side by side are multiplied as one: a row's
+    // packed elements serve them all, and no result knows.
     parallel_for(threads_, threads_, [&](std::int64_t thread) {
       const std::int64_t end = tasks() * (thread + 1) / threads_;
-      for (std::int64_t task = tasks() * thread / threads_; task < end; ++task) {
-        multiply(pointers, task, scratch + thread * scratch_);
+      const std::int64_t at_once =
+          std::max<std::int64_t>(1, kMostColumns * cut_.columns / problem_.n);
+      for (std::int64_t task = tasks() * thread / threads_, next = 0; task < end; task = next) {
+        next = std::min({end, task + at_once, (task / cut_.columns + 1) * cut_.columns});
+        multiply(pointers, task, next - task, scratch + thread * scratch_);
       }
     });
     if (!cut_.has_sums()) return;
@@ -133,7 +138,8 @@ class BlockedMatmul final : public Kernel {
     return pointers[workspace_] + static_cast<std::size_t>(threads_ * scratch_) * sizeof(float);
   }
 
-  void multiply(Pointers pointers, std::int64_t task, float* scratch) const {
+  // So many blocks of columns.
+  void multiply(Pointers pointers, std::int64_t task, std::int64_t count, float* scratch) const {
     const MatmulProblem& p = problem_;
     const std::int64_t column_block = task % cut_.columns;
     const std::int64_t row_block = task / cut_.columns % cut_.rows;
@@ -142,17 +148,16 @@ class BlockedMatmul final : public Kernel {
     const std::int64_t row = cut_begin(p.m, 1, cut_.rows, row_block);
     const std::int64_t column = cut_begin(p.n, loops_.panel_columns, cut_.columns, column_block);
     const std::int64_t inner = cut_begin(p.k, 1, cut_.parts, part);
-    const auto of_matrix = static_cast<std::size_t>(matrix);
     BlockedProduct block{};
     block.m = cut_begin(p.m, 1, cut_.rows, row_block + 1) - row;
-    block.n = cut_begin(p.n, loops_.panel_columns, cut_.columns, column_block + 1) - column;
+    block.n = cut_begin(p.n, loops_.panel_columns, cut_.columns, column_block + count) - column;
     block.k = cut_begin(p.k, 1, cut_.parts, part + 1) - inner;
-    block.a = reinterpret_cast<const float*>(pointers[a_]) + p.a_begin[of_matrix] + row * p.a_row +
+    block.a = reinterpret_cast<const float*>(pointers[a_]) + p.a_begin(matrix) + row * p.a_row +
               inner * p.a_inner;
     block.a_row = p.a_row;
     block.a_inner = p.a_inner;
-    block.b = reinterpret_cast<const float*>(pointers[b_]) + p.b_begin[of_matrix] +
-              inner * p.b_inner + column * p.b_column;
+    block.b = reinterpret_cast<const float*>(pointers[b_]) + p.b_begin(matrix) + inner * p.b_inner +
+              column * p.b_column;
     block.b_inner = p.b_inner;
     block.b_column = p.b_column;
     block.c_row = p.n;

@@ -2,8 +2,8 @@
 
 #include "runtime/memory/host_backend.h"
 
-// The CPU backend: oneDNN for convolutions and large matrix products, hand-written vectorised loops
-// for the rest, the reference implementation for what neither takes.
+// The CPU backend: hand-written vectorised loops, oneDNN for convolutions and for matrix products
+// where it is faster, the reference implementation for what neither takes.
 namespace traingraph::cpu {
 
 const Backend& backend();

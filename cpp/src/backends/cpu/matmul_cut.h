@@ -17,6 +17,9 @@ struct MatmulCut {
 
 MatmulCut matmul_cut_of(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k);
 
+// Columns that a thread multiplies at one time at most, so that its results stay in the last cache.
+inline constexpr std::int64_t kMostColumns = 2048;
+
 // Where part `index` of `count` begins among `extent` that are cut at multiples of `unit`; `extent`
 // for index == count.
 inline std::int64_t cut_begin(std::int64_t extent, std::int64_t unit, std::int64_t count,

@@ -6,23 +6,28 @@
 namespace traingraph::cpu {
 namespace {
 
-// The matrix of an operand that product `index` over leading axes `lead` reads: axes of extent 1
-// stay at 0.
-std::int64_t matrix_of(const Shape& operand, const Shape& lead, std::int64_t index) {
+// The matrix that product `index` over leading axes `lead` reads of an operand with its own leading
+// axes: those of extent 1 stay at 0.
+std::int64_t matrix_of(const Shape& own, const Shape& lead, std::int64_t index) {
   std::int64_t matrix = 0, step = 1;
-  for (std::size_t back = 1; back <= lead.size(); ++back) {
+  for (std::size_t back = 1; back <= own.size(); ++back) {
     const std::int64_t extent = lead[lead.size() - back];
-    const std::int64_t at = index % extent;
+    if (own[own.size() - back] > 1) matrix += index % extent * step;
+    step *= own[own.size() - back];
     index /= extent;
-    if (back + 2 > operand.size()) continue;
-    const std::int64_t own = operand[operand.size() - 2 - back];
-    if (own > 1) matrix += at * step;
-    step *= own;
   }
   return matrix;
 }
 
 }  // namespace
+
+std::int64_t MatmulProblem::a_begin(std::int64_t matrix) const {
+  return matrix_of(a_lead, lead, matrix) * m * k;
+}
+
+std::int64_t MatmulProblem::b_begin(std::int64_t matrix) const {
+  return matrix_of(b_lead, lead, matrix) * k * n;
+}
 
 MatmulProblem matmul_problem_of(const ir::Graph& graph, const ir::Node& node) {
   const auto& attributes = std::get<ir::MatmulAttributes>(node.attributes);
@@ -38,20 +43,19 @@ MatmulProblem matmul_problem_of(const ir::Graph& graph, const ir::Node& node) {
   p.a_inner = attributes.transpose_a ? p.m : 1;
   p.b_inner = attributes.transpose_b ? 1 : p.n;
   p.b_column = attributes.transpose_b ? p.k : 1;
-  const Shape lead(y.begin(), y.end() - 2);
-  const std::int64_t a_elements = p.m * p.k, b_elements = p.k * p.n;
-  const bool one_b = element_count(b) == b_elements;
-  const bool all_a = element_count(a) == element_count(lead) * a_elements;
+  const auto lead_of = [](const Shape& shape) { return Shape(shape.begin(), shape.end() - 2); };
+  p.matrices = element_count(lead_of(y));
+  const bool one_b = element_count(lead_of(b)) == 1;
+  const bool all_a = element_count(lead_of(a)) == p.matrices;
+  if (p.matrices == 1) return p;
   if (!attributes.transpose_a && one_b && all_a) {
-    p.m *= element_count(lead);
-    p.a_begin = p.b_begin = {0};
+    p.m *= p.matrices;
+    p.matrices = 1;
     return p;
   }
-  p.matrices = element_count(lead);
-  for (std::int64_t matrix = 0; matrix < p.matrices; ++matrix) {
-    p.a_begin.push_back(matrix_of(a, lead, matrix) * a_elements);
-    p.b_begin.push_back(matrix_of(b, lead, matrix) * b_elements);
-  }
+  p.lead = lead_of(y);
+  p.a_lead = lead_of(a);
+  p.b_lead = lead_of(b);
   return p;
 }
 

@@ -13,9 +13,13 @@ namespace traingraph::cpu {
 struct MatmulProblem {
   std::int64_t matrices = 1, m = 0, n = 0, k = 0;
   std::int64_t a_row = 0, a_inner = 0, b_inner = 0, b_column = 0;
-  // Where the operands of each product begin, in elements.
-  std::vector<std::int64_t> a_begin, b_begin;
   float alpha = 1;
+  Shape lead, a_lead,
+      b_lead;  // leading axes of results and operands, if there are several products
+
+  // Where the operands of a product begin, in elements.
+  std::int64_t a_begin(std::int64_t matrix) const;
+  std::int64_t b_begin(std::int64_t matrix) const;
 
   double multiplications() const {
     return static_cast<double>(matrices * m) * static_cast<double>(n) * static_cast<double>(k);

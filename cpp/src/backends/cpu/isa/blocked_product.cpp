@@ -300,10 +300,11 @@ std::int64_t packed_a_floats(std::int64_t m, std::int64_t k) {
   return (groups.packed(groups.count, k) + kLanes + 15) / 16 * 16;
 }
 
+// Of any product within these extents: a shorter K may have longer blocks.
 std::int64_t blocked_scratch_floats(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const std::int64_t block = k < kInner ? k : kInner;
   const std::int64_t panels = (n + kPanelColumns - 1) / kPanelColumns;
-  return packed_a_floats(m, inner_block(k)) +
-         (panels < kPanels ? panels : kPanels) * kPanelColumns * inner_block(k);
+  return packed_a_floats(m, block) + (panels < kPanels ? panels : kPanels) * kPanelColumns * block;
 }
 
 // `scratch` begins a cache line.

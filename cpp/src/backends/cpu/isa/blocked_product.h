@@ -26,6 +26,7 @@ struct BlockedProductLoops {
   // Whether these loops are the fastest products of the level that a build has.
   bool preferred;
   std::int64_t panel_columns;  // a block has a multiple of it, but for the last one
+  // Enough for all products of at most these extents.
   std::int64_t (*scratch_floats)(std::int64_t m, std::int64_t n, std::int64_t k);
   void (*multiply)(const BlockedProduct& product, float* scratch);
   // c (columns) = alpha (the sum of `parts` rows, `apart` elements from one to the next) + bias,
