@@ -15,6 +15,7 @@ void bind_layers(py::module_& module);
 void bind_optimizers(py::module_& module);
 void bind_execution(py::module_& module);
 void bind_graphs(py::module_& module);
+void bind_distributed(py::module_& module);
 void bind_records(py::module_& module);
 void bind_notebook(const py::module_& module);
 void bind_check_gradients(py::module_& module);

@@ -33,6 +33,7 @@ const Names kNnNames = {"Block",         "Input",      "Value",
                         "where"};
 // Classes that are only returned, and kernels that Apple's graphs have and its headers do not.
 const Names kUnlisted = {"Block",
+                         "Communicator",
                          "ExecutableGraph",
                          "FitCallback",
                          "MemoryPlan",

@@ -93,6 +93,7 @@ PYBIND11_MODULE(_core_of_main, module) {
   bind_tensor(module);
   bind_layers(module);
   bind_optimizers(module);
+  bind_distributed(module);
   bind_records(module);
   bind_execution(module);
   bind_graphs(module);

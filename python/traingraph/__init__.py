@@ -10,6 +10,7 @@ from traingraph import _openmp  # noqa: F401  (first: it decides how the core is
 
 # isort: split
 from traingraph import _core
+from traingraph import distributed as distributed
 from traingraph import nn as nn
 from traingraph._core import *  # noqa: F403
 from traingraph._missing_names import answer_calls_and_settings, answer_words, missing_name
@@ -21,5 +22,5 @@ answer_words(*_GRAPHS, _core.MLCExecution, _core.MLCTensor, _core.MLCOptimizer)
 answer_calls_and_settings(*_GRAPHS)
 if not TYPE_CHECKING:
     __getattr__ = missing_name(
-        __name__, [*__all__, "nn", "mps", "augment", "tensorboard"], {"nn": nn.__all__}
+        __name__, [*__all__, "distributed", "nn", "mps", "augment", "tensorboard"], {"nn": nn.__all__}
     )

@@ -63,6 +63,14 @@ class TRAINGRAPH_API DeviceError : public Error {
   ~DeviceError() override;
 };
 
+// Ranks that train together cannot go on: one has ended or is elsewhere, or nothing connects them
+// (Python: RuntimeError).
+class TRAINGRAPH_API DistributedError : public Error {
+ public:
+  using Error::Error;
+  ~DistributedError() override;
+};
+
 // NaN or infinity under kCheckNumerics: the layer, the phase, the step, the tensor (Python:
 // FloatingPointError).
 class TRAINGRAPH_API NumericError : public Error {

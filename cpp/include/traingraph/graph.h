@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <traingraph/device.h>
+#include <traingraph/distributed.h>
 #include <traingraph/export.h>
 #include <traingraph/layer.h>
 #include <traingraph/memory_plan.h>
@@ -149,9 +150,13 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // memory limit, which MemoryPlan::total_bytes is to keep to, in bytes: where it would be more,
   // the gradient pass computes values again instead of keeping them, to the same bits. Raises
   // OutOfMemory where that is not enough, or later where phases are run apart and need more.
+  // `distributed`: all of these ranks compile the same training graph, and each execution of theirs
+  // is one of the rows of all of them. The state becomes that of rank 0. Raises InvalidArgument on
+  // all of them where one differs.
   void compile(CompilationOptions options, const Device& device, const NamedTensors& constants = {},
                const NamedData& data = {}, Precision precision = Precision::kFloat32,
-               std::optional<std::int64_t> memory_limit = std::nullopt);
+               std::optional<std::int64_t> memory_limit = std::nullopt,
+               const std::optional<distributed::Communicator>& distributed = std::nullopt);
   // Of the last compile.
   Precision precision() const;
   std::optional<std::int64_t> memory_limit() const;

@@ -233,6 +233,7 @@ struct ModelOptions {
   std::int64_t batch_size = 32;
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program
+  std::optional<distributed::Communicator> distributed = {};  // the ranks that train it together
 };
 // A graph of the blocks with input 'x' and labels 'y', compiled. Labels have the prediction's
 // shape, or are int32 classes for softmax cross entropy.
@@ -251,6 +252,7 @@ struct NetworkOptions {
   std::int64_t batch_size = 32;
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program
+  std::optional<distributed::Communicator> distributed = {};  // the ranks that train it together
 };
 // The same of values. Inputs without names are 'x', or 'x0', 'x1', … of several; a label is 'y'.
 // Outputs after the first are declared as 'output1', 'output2', ….

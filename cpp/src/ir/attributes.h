@@ -332,6 +332,17 @@ struct DropoutAttributes {
   bool operator==(const DropoutAttributes&) const = default;
 };
 
+// rows, rows of the global batch (int64 scalars), arrays of one floating-point type → for each
+// array the sum over all ranks. `ranks`: what they are known by in this process.
+struct AllReduceAttributes {
+  int ranks = 0;
+  template <class Self, class F>
+  static void fields(Self& a, F&& f) {
+    f.unprinted("ranks", a.ranks);
+  }
+  bool operator==(const AllReduceAttributes&) const = default;
+};
+
 // A kernel that a backend's library has under this name, with its properties: of one within another
 // "outer.inner", of a list "name.0" and so on. The operands are the library's matter; the last
 // "missing_operands" are not given, and behind them "running_numbers" scalars change in each run.

@@ -21,7 +21,9 @@ constexpr const char* kStepInputNames[kStepInputCount] = {
     "learning_rate", "corrected_learning_rate",
     "counter",       "own_counter",
     "accumulates",   "first_row",
-    "rows",          "row_share"};
+    "rows",          "row_share",
+    "rank_rows",     "all_rows",
+    "mean_share",    "sum_share"};
 
 // Each value passes here, so that no pass or kernel meets extents of which the bytes are no number.
 void expect_possible(const Graph& graph, const Type& type, const std::string& what) {

@@ -46,16 +46,21 @@ enum class StepInput : std::uint8_t {
   counter,                  // of forward passes; one for all micro-batches of a group
   own_counter,              // the same, but another number for each of them
   accumulates,              // 1: this micro-batch adds to the sum of gradients; 0: it starts one
-  first_row,                // of this micro-batch in its group
+  first_row,                // of this micro-batch, or rank, in the batch of all of them
   rows,                     // that the call has brought, of those that the program has
   row_share,                // 1 / rows
+  rank_rows,                // of this rank in the global batch; 0: its rows do not count
+  all_rows,                 // of all ranks
+  mean_share,               // rank_rows / all_rows
+  sum_share,                // 1; 0: its rows do not count
 };
-inline constexpr int kStepInputCount = 8;
+inline constexpr int kStepInputCount = 12;
 const char* name(StepInput input);
 // Whether it is an int64 number.
 constexpr bool counts(StepInput input) {
   return input == StepInput::counter || input == StepInput::own_counter ||
-         input == StepInput::first_row || input == StepInput::rows;
+         input == StepInput::first_row || input == StepInput::rows ||
+         input == StepInput::rank_rows || input == StepInput::all_rows;
 }
 
 struct Value {

@@ -344,7 +344,7 @@ void MultiheadAttention::emit(Emitter& e) const {
     attributes.rate = static_cast<double>(d.dropout);
     attributes.seed = e.seed(0);
     inputs.push_back(e.lowering.step(ir::StepInput::counter));
-    if (e.lowering.micro_batched && e.type(0).batched) {
+    if (e.lowering.in_larger_batch && e.type(0).batched) {
       inputs.push_back(e.lowering.step(ir::StepInput::first_row));
     }
   }

@@ -24,7 +24,7 @@ std::string Dropout::description() const {
 
 ir::ValueId dropped(Emitter& e, ir::ValueId x, double rate, std::uint64_t seed) {
   std::vector<ir::ValueId> inputs{x, e.lowering.step(ir::StepInput::counter)};
-  if (e.lowering.micro_batched && e.graph.type(x).batched) {
+  if (e.lowering.in_larger_batch && e.graph.type(x).batched) {
     inputs.push_back(e.lowering.step(ir::StepInput::first_row));
   }
   return ops::apply1(e.graph, ir::Op::dropout, ir::DropoutAttributes{rate, seed},

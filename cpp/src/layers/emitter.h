@@ -23,8 +23,9 @@ struct Lowering {
   // Axis 0 of declared inputs: what their tensors say, and what this lowering is for.
   std::int64_t declared_batch = 0;
   std::int64_t batch = 0;
-  // Several forward passes make one step; each needs to know its rows among all of them.
-  bool micro_batched = false;
+  // Several forward passes, of micro-batches or ranks, make one step; each needs to know its rows
+  // among all of them.
+  bool in_larger_batch = false;
   // A call may bring fewer rows than the batch: see layers/real_rows.h.
   bool takes_fewer_rows = false;
   bool kernels_count_rows = false;                // whether the backend's batch norm does, too

@@ -37,6 +37,7 @@ DataTypeError::~DataTypeError() = default;
 Unsupported::~Unsupported() = default;
 OutOfMemory::~OutOfMemory() = default;
 DeviceError::~DeviceError() = default;
+DistributedError::~DistributedError() = default;
 NumericError::~NumericError() = default;
 FileError::FileError(const std::string& path, const std::string& reason, int code)
     : Error("[file '" + path + "'] " + reason), path_(path), reason_(reason), code_(code) {}

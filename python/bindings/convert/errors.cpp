@@ -40,6 +40,8 @@ Row rows[] = {
      "The memory asked for is not available."},
     {"DeviceError", "Error", &PyExc_RuntimeError, is<DeviceError>,
      "A vendor's call failed, or a device is missing."},
+    {"DistributedError", "Error", &PyExc_RuntimeError, is<DistributedError>,
+     "Ranks that train together cannot go on."},
     {"NumericError", "Error", &PyExc_FloatingPointError, is<NumericError>,
      "NaN or infinity under CHECK_NUMERICS."},
     {"FileError", "Error", &PyExc_OSError, is<FileError>, "A file cannot be read or written."},

@@ -78,6 +78,19 @@ void bind_layers(py::module_& module) {
       });
 }
 
+void bind_distributed(py::module_& module) {
+  bind_all<void>(module, {distributed::Communicator::class_description});
+  def_function(module, "world", "Communicator", {""},
+               "The ranks that this program was started as, and this one among them: those that "
+               "the environment variables of torchrun, mpirun or srun tell of; without any of them "
+               "one. The first call connects them. Errors: DistributedError where a rank or a "
+               "library is missing; ValueError for a variable without the others that it needs.",
+               [](const Arguments&) {
+                 const ReleasedGil released;
+                 return distributed::world();
+               });
+}
+
 void bind_records(py::module_& module) {
   bind_all<void>(module, {MemoryPlan::class_description, MemoryPlan::Entry::class_description,
                           Profile::class_description, Profile::Entry::class_description,

@@ -171,6 +171,7 @@ std::vector<KernelEntry> table_behind(std::vector<KernelEntry> own) {
 const std::vector<KernelEntry>& table() {
   static const std::vector<KernelEntry> entries = {
       reorder_entry(),
+      all_reduce_entry(),
 #define TRAINGRAPH_OP(name, attributes, cpu) \
   {ir::Op::name, supports, make<name<float>, name<double>>, nullptr, nullptr},
 #define TRAINGRAPH_FOREIGN_OP(name, attributes)

@@ -14,6 +14,9 @@ std::vector<KernelEntry> table_behind(std::vector<KernelEntry> own);
 // The kernel of reorders between any two layouts of any element type.
 KernelEntry reorder_entry();
 
+// The sum over ranks that train together.
+KernelEntry all_reduce_entry();
+
 const Backend& backend();
 
 }  // namespace traingraph::reference

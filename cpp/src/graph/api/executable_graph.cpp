@@ -1,3 +1,5 @@
+// Over 400 lines: the calls of both kinds of executable graphs, which share what they check.
+//
 // ExecutableGraph, TrainingGraph and InferenceGraph: declarations, compile, link, gradient handles,
 // and the calls that submit executions.
 #include <traingraph/errors.h>
@@ -5,6 +7,7 @@
 
 #include <algorithm>
 
+#include "graph/api/rank_agreement.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
@@ -125,7 +128,8 @@ const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
 
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               const NamedTensors& constants, const NamedData& data,
-                              Precision precision, std::optional<std::int64_t> memory_limit) {
+                              Precision precision, std::optional<std::int64_t> memory_limit,
+                              const std::optional<distributed::Communicator>& distributed) {
   if (memory_limit && *memory_limit < 1) {
     throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
                           std::to_string(*memory_limit));
@@ -149,6 +153,8 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->precision = precision;
   now->memory_limit = memory_limit;
   now->device = device;
+  now->ranks = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
+  if (now->ranks != nullptr) check_may_be_distributed(*now);
   auto executor = std::make_shared<Executor>(now, backend, before.get());
   try {
     executor->prepare(before.get(), false);
@@ -158,15 +164,19 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->constants = std::move(constants_before);
     throw;
   }
-  const std::lock_guard lock(structure());
-  state_->options = options;
-  state_->precision = precision;
-  state_->memory_limit = memory_limit;
-  state_->device = device;
-  if (before != nullptr) state_->resumed->set(nullptr);
-  state_->resumed->set_taken_at(now->changes);
-  state_->executor = std::move(executor);
-  state_->compiled_for(device);
+  {
+    const std::lock_guard lock(structure());
+    state_->options = options;
+    state_->precision = precision;
+    state_->memory_limit = memory_limit;
+    state_->device = device;
+    state_->ranks = now->ranks;
+    if (before != nullptr) state_->resumed->set(nullptr);
+    state_->resumed->set_taken_at(now->changes);
+    state_->executor = std::move(executor);
+    state_->compiled_for(device);
+  }
+  if (now->ranks != nullptr) agree_over_ranks(*now, *this);
 }
 
 Precision ExecutableGraph::precision() const {

@@ -115,10 +115,11 @@ void add_inputs(ExecutableGraph& self, const NamedTensors& inputs, const MaybeTe
 
 void compile(ExecutableGraph& self, CompilationOptions options, const Device& device,
              const MaybeTensors& tensors, const std::optional<NamedDataToRead>& data,
-             Precision precision, std::optional<std::int64_t> memory_limit) {
+             Precision precision, std::optional<std::int64_t> memory_limit,
+             const std::optional<distributed::Communicator>& distributed) {
   const NamedTensors constants = tensors.value_or(NamedTensors());
   self.compile(options, device, constants, data ? data->read(constants, "constant") : NamedData(),
-               precision, memory_limit);
+               precision, memory_limit, distributed);
 }
 
 template <class T>
@@ -175,22 +176,26 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
       .action("add_outputs", &ExecutableGraph::add_outputs,
               "Declares what executions write to outputs_data, by name.",
               {{"outputs", "Tensors of these graphs."}})
-      .action("compile", compile,
-              "Compiles for a device; input_tensors are constants: what depends on them alone is "
-              "computed here, and later changes of their data count at the next compile. Types: "
-              "float64 graphs take the precision FLOAT32, which is exact, alone. Where the memory "
-              "plan comes to more than memory_limit, the gradient pass computes values again "
-              "instead of keeping them, to the same bits. Units: bytes. Errors: "
-              "NotImplementedError listing every layer that the device cannot run; MemoryError "
-              "where the limit cannot be kept.",
-              {{"options", "Members joined by |: links, debugging, all gradients.",
-                CompilationOptions::kNone},
-               {"device", "The device that runs it."},
-               {"input_tensors", "Constants by name.", std::any()},
-               {"input_tensors_data", "Their data by the same names; None: the tensors' own.",
-                std::any()},
-               {"precision", "The precision of products and activations.", Precision::kFloat32},
-               {"memory_limit", "In bytes; None: no limit.", std::any()}})
+      .action(
+          "compile", compile,
+          "Compiles for a device; input_tensors are constants: what depends on them alone is "
+          "computed here, and later changes of their data count at the next compile. Types: "
+          "float64 graphs take the precision FLOAT32, which is exact, alone. Where the memory "
+          "plan comes to more than memory_limit, the gradient pass computes values again "
+          "instead of keeping them, to the same bits. With distributed, all ranks of it compile "
+          "the same training graph and train it as one; the state becomes that of rank 0. "
+          "Units: bytes. Errors: ValueError on all ranks, with both values, where one differs; "
+          "NotImplementedError listing every layer that the device cannot run; MemoryError "
+          "where the limit cannot be kept.",
+          {{"options", "Members joined by |: links, debugging, all gradients.",
+            CompilationOptions::kNone},
+           {"device", "The device that runs it."},
+           {"input_tensors", "Constants by name.", std::any()},
+           {"input_tensors_data", "Their data by the same names; None: the tensors' own.",
+            std::any()},
+           {"precision", "The precision of products and activations.", Precision::kFloat32},
+           {"memory_limit", "In bytes; None: no limit.", std::any()},
+           {"distributed", "The ranks that train it together; None: one alone.", std::any()}})
       .may_wait()
       .action("link", link<T>,
               "Joins graphs that share tensors: what one computes and another one reads passes "

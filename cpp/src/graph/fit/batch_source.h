@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "graph/fit/rank_batches.h"
 #include "graph/fit/samples.h"
 #include "graph/state/fit_place.h"
 
@@ -27,7 +28,9 @@ class BatchSource {
 
 class ArrayBatches final : public BatchSource {
  public:
-  ArrayBatches(Samples samples, std::int64_t batch) : samples_(std::move(samples)), batch_(batch) {}
+  // `batch`: of all ranks.
+  ArrayBatches(const GraphState& state, Samples samples, std::int64_t batch)
+      : state_(state), samples_(std::move(samples)), batch_(batch) {}
 
   void begin(const FitPlace& place, const Backend& device) override {
     samples_.arrange({place.shuffle_seed, place.order, batch_}, device);
@@ -36,10 +39,11 @@ class ArrayBatches final : public BatchSource {
   bool is_more() override { return first_ < samples_.count(); }
   Samples::Batch* next() override {
     const std::int64_t rows = std::min(batch_, samples_.count() - first_);
-    return &samples_.batch(std::exchange(first_, first_ + rows), rows);
+    return &batch_of_rank(state_, samples_, std::exchange(first_, first_ + rows), rows);
   }
 
  private:
+  const GraphState& state_;
   Samples samples_;
   std::int64_t batch_;
   std::int64_t first_ = 0;

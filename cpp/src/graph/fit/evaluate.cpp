@@ -1,4 +1,5 @@
 // Batches without training: scoring and predicting.
+#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "graph/fit/given_samples.h"
 #include "graph/fit/loss_sum.h"
 #include "graph/fit/metrics.h"
+#include "graph/fit/rank_batches.h"
 #include "graph/run/executor.h"
 
 namespace traingraph {
@@ -41,7 +43,8 @@ void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring) 
   arrange(state, samples, scoring);
   Scored scored;
   for (std::int64_t first = 0; first < samples.count(); first += scoring.batch) {
-    Samples::Batch& next = samples.batch(first, std::min(scoring.batch, samples.count() - first));
+    Samples::Batch& next =
+        batch_of_rank(state, samples, first, std::min(scoring.batch, samples.count() - first));
     state.current_executor("fit")->check_inference(
         next.arguments, {.call = "fit", .samples = next.samples, .scored = &scored});
   }
@@ -63,17 +66,28 @@ std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
     is_whole = !scoring.goes_on || scoring.goes_on();
     if (!is_whole) break;
     const std::int64_t rows = std::min(scoring.batch, samples.count() - first);
-    Samples::Batch& next = samples.batch(first, rows);
+    Samples::Batch& next = batch_of_rank(state, samples, first, rows);
+    const bool counts = !next.global || next.global->rows != 0;
+    if (!counts && first != 0) continue;
     ExecutionArguments& some = next.arguments;
     some.options = ExecutionOptions::kSynchronous | ExecutionOptions::kForwardForInference;
     details.samples = next.samples;
     details.rows = next.chosen;
     const Execution done = state.current_executor("evaluate")->submit(Run::step, some, details);
-    loss.add(done.result(), rows);
     if (first == 0) check(metrics, scored);
+    if (!counts) continue;
+    loss.add(done.result(), some.batch_size);
     for (const MetricPtr& metric : metrics) metric->count(scored.first, scored.second);
   }
+  is_whole = is_agreed(state, is_whole);
   if (!is_whole && scoring.all_or_none) return std::nullopt;
+  if (state.ranks != nullptr) {
+    std::array<double, 2> numbers{loss.sum(), static_cast<double>(loss.count())};
+    state.ranks->add(numbers);
+    loss = loss.none();
+    loss.add(numbers[0], static_cast<std::int64_t>(numbers[1]));
+    for (const MetricPtr& metric : metrics) add_over_ranks(*metric, *state.ranks);
+  }
   Evaluation result;
   result.loss = loss.value();
   for (std::size_t k = 0; k < scoring.metrics.size(); ++k) {
@@ -90,8 +104,8 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   loss_of(*state_, kEvaluate);
   const SampleData data = data_of(arguments);
   Samples samples = samples_of(*state_, data, true, kEvaluate);
-  const std::int64_t batch =
-      batch_size_of(*state_, arguments.batch_size, samples.count(), kEvaluate);
+  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count(),
+                                           kEvaluate, count_of_ranks(*state_));
   check_all_are_sorted(*state_, data, samples, batch);
   return *evaluate_samples(*state_, samples,
                            {kEvaluate, batch, arguments.metrics, arguments.goes_on, false});

@@ -17,6 +17,7 @@
 #include "graph/fit/given_samples.h"
 #include "graph/fit/metrics.h"
 #include "graph/fit/prepared_batches.h"
+#include "graph/fit/rank_batches.h"
 #include "graph/fit/resumed_fit.h"
 #include "graph/fit/steps_in_flight.h"
 #include "graph/run/executor.h"
@@ -60,7 +61,7 @@ class Fit {
   Fit(TrainingGraph& graph, GraphState& state, const FitArguments& arguments)
       : graph_(graph),
         state_(state),
-        arguments_(arguments),
+        arguments_(arguments_of_rank(state, arguments)),
         progress_(arguments.progress != nullptr ? *arguments.progress : own_progress_) {}
 
   std::vector<Epoch> run() {
@@ -72,13 +73,19 @@ class Fit {
     check_trains(graph_, state_);
     if (is_done()) return {};
     begin();
+    RankGuard guard(state_);
+    check_same_place(state_, place_);
     // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,
     // has steps of it.
     while ((place_.ended == 0 || place_.steps > 0) && place_.epoch <= arguments_.epochs) {
       progress_.epoch = static_cast<int>(place_.epoch);
       Epoch epoch;
-      if (!train(epoch) || !evaluate(epoch)) return progress_.epochs;
+      if (!train(epoch) || !evaluate(epoch)) {
+        guard.done();
+        return progress_.epochs;
+      }
       ask(epoch);
+      take_from_first_rank(state_, place_.ended, graph_.optimizer().get());
       go_to_next_epoch();
     }
     // The last moment in which Ctrl-C finds a place to go on from.
@@ -86,6 +93,7 @@ class Fit {
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->end(graph_);
     const std::int64_t last = place_.ended != 0 ? kMostEpochs : place_.epoch - 1;
     state_.fit_place->end(last, passes_now(state_));
+    guard.done();
     return progress_.epochs;
   }
 
@@ -94,27 +102,30 @@ class Fit {
     if (arguments_.next_batch) {
       progress_.all_steps = arguments_.batch_count;
       source_ = std::make_unique<PreparedBatches>(state_, arguments_);
-      validation_batch_ = arguments_.validation ? batch_size_of(state_, 0, kMostRows, kFit) : 0;
+      const int ranks = count_of_ranks(state_);
+      validation_batch_ =
+          arguments_.validation ? batch_size_of(state_, 0, kMostRows, kFit, ranks) : 0;
       return;
     }
     const SampleData data = data_of(arguments_);
     Samples samples = samples_of(state_, data, true, kFit);
-    const std::int64_t batch = batch_size_of(state_, arguments_.batch_size, samples.count(), kFit);
-    const std::int64_t rest = samples.count() % batch;
-    if (rest != 0) state_.current_executor("fit")->check_batch(rest);
+    const std::int64_t batch =
+        batch_size_of(state_, arguments_.batch_size, samples.count(), kFit, count_of_ranks(state_));
+    check_batch_of_ranks(state_, batch);
+    check_batch_of_ranks(state_, samples.count() % batch);
     progress_.all_steps = (samples.count() + batch - 1) / batch;
     place_.samples = samples.count();
     place_.batch_size = validation_batch_ = batch;
     take_order();
-    state_.current_executor("fit")->check_none_is_missing(samples.batch(0, batch).arguments,
-                                                          {.call = "fit"});
+    state_.current_executor("fit")->check_none_is_missing(
+        batch_of_rank(state_, samples, 0, batch).arguments, {.call = "fit"});
     if (place_.shuffle_seed) {
       samples.check_lengths(batch, true);
       check_all_move(state_, data, "shuffled; pass them, or shuffle=False");
     } else {
       check_all_are_sorted(state_, data, samples, batch);
     }
-    source_ = std::make_unique<ArrayBatches>(std::move(samples), batch);
+    source_ = std::make_unique<ArrayBatches>(state_, std::move(samples), batch);
   }
 
   // Without a seed of its own the graph says how many epochs its forward passes are: a checkpoint
@@ -219,7 +230,7 @@ class Fit {
     keeping_place("", [&] { before = passes_now(state_) - place_.steps; });
     const Backend& device = state_.current_executor("fit")->backend();
     const Clock::time_point start = Clock::now();
-    StepsInFlight steps(device, arguments_,
+    StepsInFlight steps(state_, device, arguments_,
                         LossSum(loss_->reduction, place_.loss_sum, place_.loss_count), progress_);
     bool goes_on = true;
     try {
@@ -262,7 +273,9 @@ class Fit {
   bool take_steps(StepsInFlight& steps) {
     std::int64_t submitted = place_.steps;
     while (source_->is_more()) {
-      if (arguments_.goes_on && !arguments_.goes_on()) {
+      // Of several ranks the step before has asked all of them.
+      const bool asks = state_.ranks == nullptr && arguments_.goes_on;
+      if (steps.are_to_end() || (asks && !arguments_.goes_on())) {
         steps.wait();
         return false;
       }
@@ -403,7 +416,7 @@ class Fit {
 
   TrainingGraph& graph_;
   GraphState& state_;
-  const FitArguments& arguments_;
+  const FitArguments arguments_;
   FitProgress own_progress_;
   FitProgress& progress_;
   const LossDescriptor* loss_ = nullptr;

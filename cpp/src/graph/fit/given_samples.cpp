@@ -107,7 +107,7 @@ void check_all_are_sorted(const GraphState& state, const SampleData& data, const
 }
 
 std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples,
-                           const std::string& call) {
+                           const std::string& call, int ranks) {
   if (asked < 0) {
     throw InvalidArgument(call + " expected a batch size of at least 0 but got " +
                           std::to_string(asked));
@@ -118,7 +118,7 @@ std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int
     throw InvalidArgument(call + " expected inputs with a common extent on axis 0 but got " +
                           declared_shapes(state));
   }
-  return std::min(batch, samples);
+  return batch > samples / ranks ? samples : batch * ranks;
 }
 
 }  // namespace traingraph

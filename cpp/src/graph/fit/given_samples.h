@@ -25,8 +25,8 @@ inline SampleData data_of(const FitArguments& arguments) {
 void check_all_move(const GraphState& state, const SampleData& data, const std::string& how);
 void check_all_are_sorted(const GraphState& state, const SampleData& data, const Samples& samples,
                           std::int64_t batch);
-// At most all samples; `asked` of 0 means that of the declared tensors.
+// At most all samples; `asked` of 0 means that of the declared tensors. Of so many ranks together.
 std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples,
-                           const std::string& call);
+                           const std::string& call, int ranks = 1);
 
 }  // namespace traingraph

@@ -16,6 +16,13 @@ class LossSum {
 
   // The sum of what the batch's loss has.
   double add(const TensorData& result, std::int64_t rows);
+  // What another one has.
+  void add(double sum, std::int64_t count) {
+    sum_ += sum;
+    count_ += count;
+  }
+  // Of nothing yet.
+  LossSum none() const { return LossSum(reduction_); }
   double value() const {
     return reduction_ == ReductionType::kSum ? sum_ : sum_ / static_cast<double>(count_);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -87,22 +88,28 @@ void each_position(const TensorData& predictions, const TensorData& labels, cons
 class Share : public Metric {
  public:
   MetricValue value() const override {
-    if (all_ == 0 || !are_numbers_) return {{}, {kNone}};
-    return {{}, {static_cast<double>(right_) / static_cast<double>(all_)}};
+    return {{}, {all_ == 0 ? kNone : right_ / static_cast<double>(all_)}};
   }
   bool has_counted() const override { return all_ > 0; }
+  std::vector<double> counted() const override { return {right_, static_cast<double>(all_)}; }
+  void forget() override {
+    right_ = 0;
+    all_ = 0;
+  }
+  void add(const std::vector<double>& counted) override {
+    right_ += counted[0];
+    all_ += static_cast<std::int64_t>(counted[1]);
+  }
 
  protected:
   void count_one(bool is_number, bool is_right) {
     ++all_;
-    right_ += is_right ? 1 : 0;
-    are_numbers_ = are_numbers_ && is_number;
+    right_ += !is_number ? kNone : is_right ? 1 : 0;
   }
 
  private:
-  std::int64_t right_ = 0;
+  double right_ = 0;  // NaN with a prediction that is
   std::int64_t all_ = 0;
-  bool are_numbers_ = true;
 };
 
 // The largest logit against the class of the label.
@@ -162,6 +169,15 @@ class MeanError final : public Metric {
     all_ += static_cast<std::int64_t>(found.size());
   }
   MetricValue value() const override { return {{}, {sum_ / static_cast<double>(all_)}}; }
+  std::vector<double> counted() const override { return {sum_, static_cast<double>(all_)}; }
+  void forget() override {
+    sum_ = 0;
+    all_ = 0;
+  }
+  void add(const std::vector<double>& counted) override {
+    sum_ += counted[0];
+    all_ += static_cast<std::int64_t>(counted[1]);
+  }
 
  private:
   std::string subject_;
@@ -208,6 +224,20 @@ class AreaUnderCurve final : public Metric {
     }
     return {{}, {won / (below * (static_cast<double>(sorted.size()) - below))}};
   }
+  // Pairs of a score and its class.
+  std::vector<double> counted() const override {
+    std::vector<double> numbers;
+    for (const auto& [score, is_one] : scores_) {
+      numbers.insert(numbers.end(), {score, is_one ? 1.0 : 0.0});
+    }
+    return numbers;
+  }
+  void forget() override { scores_.clear(); }
+  void add(const std::vector<double>& counted) override {
+    for (std::size_t k = 0; k + 1 < counted.size(); k += 2) {
+      scores_.emplace_back(counted[k], counted[k + 1] != 0);
+    }
+  }
 
  private:
   std::string subject_;
@@ -237,6 +267,13 @@ class ConfusionMatrix final : public Metric {
     });
   }
   MetricValue value() const override { return {{classes_, classes_}, counts_}; }
+  std::vector<double> counted() const override { return counts_; }
+  void forget() override { std::ranges::fill(counts_, 0); }
+  void add(const std::vector<double>& counted) override {
+    if (counts_.size() < counted.size()) counts_.resize(counted.size());
+    classes_ = std::lround(std::sqrt(static_cast<double>(counts_.size())));
+    for (std::size_t k = 0; k < counted.size(); ++k) counts_[k] += counted[k];
+  }
 
  private:
   void count(std::int64_t label, std::int64_t found) {
@@ -310,6 +347,19 @@ MetricPtr make_metric(const std::string& name, LossType type, const std::string&
 }
 
 }  // namespace
+
+void add_over_ranks(Metric& metric, distributed::Ranks& ranks) {
+  const std::vector<double> own = metric.counted();
+  std::string bytes(own.size() * sizeof(double), '\0');
+  if (!own.empty()) std::memcpy(bytes.data(), own.data(), bytes.size());
+  metric.forget();
+  // In the order of ranks, on all of them.
+  for (const std::string& one : ranks.all_texts(bytes)) {
+    std::vector<double> counted(one.size() / sizeof(double));
+    if (!counted.empty()) std::memcpy(counted.data(), one.data(), one.size());
+    metric.add(counted);
+  }
+}
 
 MetricPtr make_accuracy(LossType type) {
   if (type == LossType::kSoftmaxCrossEntropy) return std::make_unique<ClassAccuracy>();

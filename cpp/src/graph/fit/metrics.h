@@ -8,6 +8,8 @@
 #include <traingraph/fit.h>
 #include <traingraph/loss.h>
 
+#include "distributed/ranks.h"
+
 namespace traingraph {
 
 // A number, or some, of what a network predicts of samples whose labels are known. Predictions are
@@ -23,6 +25,10 @@ class Metric {
   virtual MetricValue value() const = 0;
   // Whether there was a position that counts.
   virtual bool has_counted() const { return true; }
+  // What it has counted; nothing of it stays; and what one of its kind has, added to it.
+  virtual std::vector<double> counted() const = 0;
+  virtual void forget() = 0;
+  virtual void add(const std::vector<double>& counted) = 0;
 };
 
 // Whether the loss is one of a classifier.
@@ -35,6 +41,8 @@ std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, LossT
 // Whether the predictions' class is that of the labels, for a loss of a classifier.
 MetricPtr make_accuracy(LossType type);
 inline constexpr const char* kConfusionMatrix = "confusion_matrix";  // the one that is no number
+// The metric of all ranks together, in place of each one's.
+void add_over_ranks(Metric& metric, distributed::Ranks& ranks);
 // As messages list them: "top_<k>" stands for those of each k.
 const std::vector<std::string>& metric_names();
 bool is_metric(const std::string& name);

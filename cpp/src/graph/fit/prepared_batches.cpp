@@ -15,6 +15,7 @@
 
 #include "graph/fit/fit_checks.h"
 #include "graph/fit/given_samples.h"
+#include "graph/fit/rank_batches.h"
 
 namespace traingraph {
 namespace {
@@ -130,7 +131,7 @@ Samples::Batch* PreparedBatches::next() {
   lock.unlock();
   const std::int64_t rows = current_->count();
   if (current_->is_sorted()) current_->arrange({{}, 0, rows}, *device_);
-  return &current_->batch(0, rows);
+  return &batch_of_rank(state_, *current_, 0, rows);
 }
 
 void PreparedBatches::check_are_all(const Epoch& epoch) const {

@@ -11,6 +11,7 @@
 
 #include "graph/data/device_staging.h"
 #include "graph/lowering/check_integers.h"
+#include "graph/run/job.h"
 
 namespace traingraph {
 
@@ -52,6 +53,7 @@ class Samples {
     ExecutionArguments arguments;
     ChosenRows chosen;
     SampleRows samples;
+    std::optional<GlobalRows> global = {};  // of several ranks
   };
   Batch& batch(std::int64_t first, std::int64_t rows);
 

@@ -2,6 +2,7 @@
 #include "graph/fit/steps_in_flight.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -24,9 +25,9 @@ void finish(const Execution& step) {
 
 }  // namespace
 
-StepsInFlight::StepsInFlight(const Backend& device, const FitArguments& fit, LossSum loss,
-                             FitProgress& progress)
-    : fit_(fit), loss_(loss), progress_(progress) {
+StepsInFlight::StepsInFlight(const GraphState& state, const Backend& device,
+                             const FitArguments& fit, LossSum loss, FitProgress& progress)
+    : state_(state), fit_(fit), loss_(loss), progress_(progress) {
   // What is checked can be refused before it trains, and then nothing may follow.
   waits_ = uses_host_memory(device) || has(fit.options, ExecutionOptions::kCheckNumerics);
   options_ = waits_ ? fit.options | ExecutionOptions::kSynchronous : ExecutionOptions::kNone;
@@ -34,10 +35,14 @@ StepsInFlight::StepsInFlight(const Backend& device, const FitArguments& fit, Los
 
 void StepsInFlight::add(Executor& executor, Samples::Batch& batch) {
   batch.arguments.options = options_;
-  Execution step = executor.submit(
-      Run::step, batch.arguments,
-      {.call = "fit", .rows = batch.chosen, .samples = batch.samples, .keeps_bound = true});
-  begun_.push_back({std::move(step), batch.arguments.batch_size});
+  Execution step = executor.submit(Run::step, batch.arguments,
+                                   {.call = "fit",
+                                    .rows = batch.chosen,
+                                    .samples = batch.samples,
+                                    .keeps_bound = true,
+                                    .global = batch.global});
+  const std::int64_t rows = batch.global ? batch.global->rows : batch.arguments.batch_size;
+  begun_.push_back({std::move(step), rows});
   while (begun_.size() > (waits_ ? 0 : allowed())) take_first();
 }
 
@@ -63,12 +68,26 @@ std::size_t StepsInFlight::allowed() const {
 
 void StepsInFlight::take_first() {
   // Stays in front where the wait is ended.
-  const double loss = loss_.add(begun_.front().execution.result(), begun_.front().rows);
+  const Begun& first = begun_.front();
+  const double loss = state_.ranks != nullptr ? add_over_ranks(first)
+                                              : loss_.add(first.execution.result(), first.rows);
   begun_.pop_front();
   ++progress_.steps;
   progress_.loss = loss_.value();
   if (!std::isfinite(loss)) report(loss);
   if (fit_.on_step) fit_.on_step(progress_);
+}
+
+double StepsInFlight::add_over_ranks(const Begun& step) {
+  const TensorData result = step.execution.result();
+  LossSum own = loss_.none();
+  if (step.rows != 0) own.add(result, step.rows);
+  const bool goes_on = !fit_.goes_on || fit_.goes_on();
+  std::array<double, 3> numbers{own.sum(), static_cast<double>(own.count()), goes_on ? 0.0 : 1.0};
+  state_.ranks->add(numbers);
+  loss_.add(numbers[0], static_cast<std::int64_t>(numbers[1]));
+  are_to_end_ = are_to_end_ || numbers[2] != 0;
+  return numbers[0];
 }
 
 // Of the epoch's first one alone: those that follow are none either.

@@ -1,3 +1,4 @@
+// The steps of an epoch that were submitted, and their losses over all ranks.
 #pragma once
 
 #include <chrono>
@@ -19,14 +20,16 @@ namespace traingraph {
 class StepsInFlight {
  public:
   // `loss`: of the steps that `progress` has already.
-  StepsInFlight(const Backend& device, const FitArguments& fit, LossSum loss,
-                FitProgress& progress);
+  StepsInFlight(const GraphState& state, const Backend& device, const FitArguments& fit,
+                LossSum loss, FitProgress& progress);
 
   void add(Executor& executor, Samples::Batch& batch);
   void wait();
   // After a failure: those that go well before the first that does not still count.
   void give_up();
   const LossSum& loss() const { return loss_; }
+  // Whether a rank of several wants the fit to end: the caller of one asks itself.
+  bool are_to_end() const { return are_to_end_; }
   // Of a step that has trained.
   bool found_infinite_loss() const { return found_infinite_loss_; }
 
@@ -40,10 +43,14 @@ class StepsInFlight {
 
   std::size_t allowed() const;
   void take_first();
+  // To the sum over all ranks, of which each has its part of the batch; returns that batch's.
+  double add_over_ranks(const Begun& step);
   void report(double loss);
 
+  const GraphState& state_;
   const FitArguments& fit_;
   LossSum loss_;
+  bool are_to_end_ = false;
   FitProgress& progress_;
   const std::int64_t before_ = progress_.steps;
   bool waits_ = false;

@@ -39,7 +39,7 @@ class Writer {
     out_.lowering.kernels_count_rows = fewer && state.device && kernels_count_rows();
     out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
-    out_.lowering.micro_batched = state.micro_batches > 1;
+    out_.lowering.in_larger_batch = state.micro_batches > 1 || state.ranks != nullptr;
     out_.lowering.declared_batch = declared_batch(state);
     out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
     for (const TensorParameter& p : state.tensor_parameters) {
@@ -92,7 +92,7 @@ class Writer {
     report_loss();
     out_.result = out_.tensors.at(out_.result_tensor.get());
     mark_readable();
-    if (out_.lowering.training && out_.lowering.micro_batched) draw_by_micro_batch(out_.lowering);
+    if (out_.lowering.training && out_.lowering.in_larger_batch) draw_by_micro_batch(out_.lowering);
     add_index_checks(out_, runs_on_gpu());
     if (out_.lowering.takes_fewer_rows) {
       out_.meeting = where_rows_meet(out_.lowering);

@@ -3,10 +3,12 @@
 #include "graph/lowering/training_lowering.h"
 
 #include <map>
+#include <utility>
 
 #include <traingraph/errors.h>
 
 #include "graph/lowering/loss_scaling.h"
+#include "graph/lowering/rank_sums.h"
 #include "graph/state/link_set.h"
 #include "layers/real_rows.h"
 #include "ops/emit.h"
@@ -39,6 +41,10 @@ class TrainingWriter {
     check_outputs();
     for (const TensorPtr& tensor : out_.lowering.parameters) out_.slots.push_back({tensor, ""});
     if (state_.micro_batches > 1) accumulate();
+    if (state_.ranks != nullptr) {
+      average_statistics();
+      add_over_ranks();
+    }
     if (state_.optimizer != nullptr) update();
   }
 
@@ -143,7 +149,8 @@ class TrainingWriter {
     for (const LoweredGraph::End& end : out_.ends) {
       // A group of micro-batches gives the mean over all of its rows.
       const double start = end.is_mean ? 1.0 / state_.micro_batches : 1.0;
-      const ValueId seed = ops::filled(graph(), graph().type(end.value), start);
+      const ValueId filled = ops::filled(graph(), graph().type(end.value), start);
+      const ValueId seed = share_of_rank(state_, out_.lowering, filled, end.is_mean);
       seeds.push_back({end.value, real_rows(out_.lowering, seed)});
     }
     for (const GradientHandle& handle : state_.user_gradients) {
@@ -227,6 +234,42 @@ class TrainingWriter {
           ops::elementwise(graph(), std::move(list), {sum, adds, gradient->second})[0];
       graph().value(total).writes = sum;
       gradient->second = total;
+    }
+  }
+
+  // What the forward pass writes, as running statistics, becomes the mean over ranks, so that all
+  // of them go on with the same.
+  void average_statistics() {
+    const std::vector<ValueId> written = written_forward(graph());
+    if (written.empty()) return;
+    graph().phase = ir::Phase::gradient;
+    std::vector<ValueId> shares;
+    for (const ValueId value : written) {
+      shares.push_back(share_of_rank(state_, out_.lowering, value, true));
+    }
+    const std::vector<ValueId> means =
+        sums_over_ranks(state_, out_.lowering, shares, ir::Phase::gradient);
+    for (std::size_t k = 0; k < written.size(); ++k) {
+      graph().value(means[k]).writes = std::exchange(graph().value(written[k]).writes, kNone);
+    }
+  }
+
+  // Of what is trained; gradients of inputs are those of the rank's own rows.
+  void add_over_ranks() {
+    std::vector<const Tensor*> tensors;
+    std::vector<ValueId> values;
+    for (const Wanted& wanted : wanted_) {
+      const auto gradient = out_.gradients.find(wanted.tensor.get());
+      if (!wanted.updated || gradient == out_.gradients.end()) continue;
+      tensors.push_back(gradient->first);
+      values.push_back(gradient->second);
+    }
+    // Once in a step of micro-batches.
+    const ir::Phase phase = state_.micro_batches > 1 ? ir::Phase::update : ir::Phase::gradient;
+    const std::vector<ValueId> sums = sums_over_ranks(state_, out_.lowering, values, phase);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      graph().value(sums[k]).keep = graph().value(values[k]).keep;
+      out_.gradients[tensors[k]] = sums[k];
     }
   }
 

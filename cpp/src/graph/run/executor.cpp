@@ -163,6 +163,7 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   job.handler = arguments.completion_handler;
   job.scored = details.scored;
   job.samples = details.samples;
+  if (details.global) job.global = *details.global;
   auto state = job.state = std::make_shared<ExecutionState>();
   bind_job(job, arguments, details);
   const StreamTurn turn = acquire_or_enqueue(job, synchronous);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -22,17 +23,25 @@ struct StepPosition {
   std::int64_t rows = 0;
 };
 
+// What a call's rows are among those of all ranks.
+struct GlobalRows {
+  std::int64_t before = 0;  // of the ranks before
+  std::int64_t rows = 0;    // 0: the call has rows for no purpose but to take part
+  std::int64_t all = 0;
+};
+
 // What a loss compared: prediction and labels.
 using Scored = std::pair<TensorData, TensorData>;
 
 // What fit, evaluate and predict say of a call beside its arguments.
 struct CallDetails {
-  const char* call = "execute";  // for messages
-  ChosenRows rows = {};          // of its arrays on the device
-  SampleRows samples = {};       // what its rows are among all samples
-  bool keeps_bound = false;      // its arguments do not replace what was bound, nor last
-  bool predicts = false;         // in Mode::prediction
-  Scored* scored = nullptr;      // receives copies before the next execution runs
+  const char* call = "execute";           // for messages
+  ChosenRows rows = {};                   // of its arrays on the device
+  SampleRows samples = {};                // what its rows are among all samples
+  bool keeps_bound = false;               // its arguments do not replace what was bound, nor last
+  std::optional<GlobalRows> global = {};  // none: each rank has as many
+  bool predicts = false;                  // in Mode::prediction
+  Scored* scored = nullptr;               // receives copies before the next execution runs
 };
 
 struct Job {
@@ -49,8 +58,9 @@ struct Job {
   // The first forward pass of a step counts; its other micro-batches share the count.
   bool starts_step = true;
   bool accumulates = false;
-  int micro_batch = 0;  // of its step, from 0
-  std::int64_t first_row = 0;
+  int draw = 0;                // which of its step's micro-batches and ranks it is, from 0
+  std::int64_t first_row = 0;  // in the batch of all of them
+  GlobalRows global;
   StepPosition after;  // where its step stands when it has run
   bool timed = false;
   bool profiled = false;

@@ -10,9 +10,9 @@ std::size_t place_of(ir::StepInput input) { return static_cast<std::size_t>(inpu
 
 // The count itself in a step's first micro-batch. The odd factor keeps those of other micro-batches
 // far away from every count of a step that comes.
-std::int64_t own_count(std::int64_t count, int micro_batch) {
+std::int64_t own_count(std::int64_t count, int draw) {
   return static_cast<std::int64_t>(static_cast<std::uint64_t>(count) +
-                                   static_cast<std::uint64_t>(micro_batch) * 0x9e3779b97f4a7c15ull);
+                                   static_cast<std::uint64_t>(draw) * 0x9e3779b97f4a7c15ull);
 }
 
 }  // namespace
@@ -43,13 +43,18 @@ void StepNumbers::write(const Job& job) {
     if (job.starts_step && ++*forward_count_ > kMostForwardCount) *forward_count_ = 0;
     const std::int64_t count = *forward_count_;
     scalars_.set_count(place_of(ir::StepInput::counter), count);
-    scalars_.set_count(place_of(ir::StepInput::own_counter), own_count(count, job.micro_batch));
+    scalars_.set_count(place_of(ir::StepInput::own_counter), own_count(count, job.draw));
     scalars_.set_count(place_of(ir::StepInput::first_row), job.first_row);
   }
   if (job.graph->counts_rows) {
     scalars_.set_count(place_of(ir::StepInput::rows), job.rows);
     set(ir::StepInput::row_share, 1 / static_cast<double>(job.rows));
   }
+  scalars_.set_count(place_of(ir::StepInput::rank_rows), job.global.rows);
+  scalars_.set_count(place_of(ir::StepInput::all_rows), job.global.all);
+  set(ir::StepInput::mean_share,
+      static_cast<double>(job.global.rows) / static_cast<double>(job.global.all));
+  set(ir::StepInput::sum_share, job.global.rows == 0 ? 0 : 1);
   if (runs_gradient(job.run)) set(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
   scalars_.send(job.graph->step_inputs, *job.graph->program->executable);
 }

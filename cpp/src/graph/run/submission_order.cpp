@@ -2,11 +2,19 @@
 // micro-batches of a step.
 #include "graph/run/submission_order.h"
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "graph/data/data_binding.h"
 
 namespace traingraph {
+namespace {
+
+int ranks_of(const GraphState& graph) { return graph.ranks == nullptr ? 1 : graph.ranks->size(); }
+int rank_of(const GraphState& graph) { return graph.ranks == nullptr ? 0 : graph.ranks->rank(); }
+
+}  // namespace
 
 std::int64_t SubmissionOrder::batch_for(Run run, std::int64_t asked) const {
   const bool follows = !runs_forward(run);
@@ -58,11 +66,21 @@ void SubmissionOrder::place(Job& job) const {
         "parameter's layout changed); start again with execute_forward");
   }
   job.after = position_;
+  place_among_ranks(job);
   const bool trains = job.graph->mode == Mode::training;
   if (trains && runs_forward(job.run) && position_.summed == 0) ++job.after.step;
   if (has_micro_batches(job)) place_in_step(job);
   // Updates run between gradients in a step; a checked one must not have begun them.
   if (job.checked && job.run == Run::step) job.run = Run::step_by_phases;
+}
+
+void SubmissionOrder::place_among_ranks(Job& job) const {
+  if (job.global.all == 0) {
+    const std::int64_t rows = std::max<std::int64_t>(job.rows, 1);  // without an axis of samples
+    job.global = {rows * rank_of(graph_), rows, rows * ranks_of(graph_)};
+  }
+  job.first_row = job.global.before;
+  job.draw = rank_of(graph_);
 }
 
 void SubmissionOrder::place_in_step(Job& job) const {
@@ -78,13 +96,13 @@ void SubmissionOrder::place_in_step(Job& job) const {
   }
   job.starts_step = summed == 0;
   job.accumulates = summed > 0;
-  job.micro_batch = summed;
-  job.first_row = position_.rows;
+  job.draw = summed * ranks_of(graph_) + rank_of(graph_);
+  job.first_row += position_.rows;
   if (job.run == Run::step)
     job.run = summed + 1 == count ? Run::step_by_phases : Run::forward_and_gradient;
   if (runs_gradient(job.run)) {
     ++job.after.summed;
-    job.after.rows += job.rows;
+    job.after.rows += job.global.all;
   }
   // Without an optimizer a full sum is read and then begun again.
   const bool full = job.after.summed == count && graph_.optimizer == nullptr;

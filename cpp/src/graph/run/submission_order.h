@@ -37,6 +37,7 @@ class SubmissionOrder {
   const Passes& passes() const { return passes_; }
 
  private:
+  void place_among_ranks(Job& job) const;
   void place_in_step(Job& job) const;
   void give_up_full_sum();
   // What is to read what the passes have left; null: nothing any more.

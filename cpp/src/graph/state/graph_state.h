@@ -15,6 +15,7 @@
 #include <traingraph/mutex.h>
 #include <traingraph/shared_layers.h>
 
+#include "distributed/ranks.h"
 #include "graph/state/begun_step.h"
 #include "graph/state/fit_place.h"
 #include "runtime/numbers/random.h"
@@ -65,6 +66,7 @@ struct GraphState {
   std::set<TensorPtr> constants;                     // of the last compile
   std::shared_ptr<LinkSet> links;                    // null: linked with nothing
   int micro_batches = 1;                             // executions that make one step
+  std::shared_ptr<distributed::Ranks> ranks;         // that train together; null: one alone
   std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
   std::shared_ptr<KeptFitPlace> fit_place = std::make_shared<KeptFitPlace>();
   CompilationOptions options = CompilationOptions::kNone;

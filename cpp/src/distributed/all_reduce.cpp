@@ -1,0 +1,151 @@
+// The two forms of the sum over ranks: all to all, and reduce-scatter with all-gather behind it.
+#include "distributed/all_reduce.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include <traingraph/errors.h>
+
+namespace traingraph::distributed {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+// sum = ((of rank 0 + of rank 1) + …), which may be where one of them is.
+template <class T, class Of>
+void add_in_order(std::size_t count, std::size_t ranks, T* sum, const Of& of) {
+  constexpr std::size_t kBlock = 1024;
+  T block[kBlock];
+  for (std::size_t first = 0; first < count; first += kBlock) {
+    const std::size_t length = std::min(kBlock, count - first);
+    std::copy_n(of(0) + first, length, block);
+    for (std::size_t r = 1; r < ranks; ++r) {
+      const T* const next = of(r) + first;
+      for (std::size_t k = 0; k < length; ++k) block[k] += next[k];
+    }
+    std::copy_n(block, length, sum + first);
+  }
+}
+
+}  // namespace
+
+template <class T>
+AllReduce<T>::AllReduce(std::shared_ptr<Ranks> ranks, std::vector<std::size_t> counts)
+    : ranks_(std::move(ranks)),
+      counts_(std::move(counts)),
+      size_(static_cast<std::size_t>(ranks_->size())),
+      own_(static_cast<std::size_t>(ranks_->rank())),
+      elements_(std::accumulate(counts_.begin(), counts_.end(), std::size_t{0})),
+      sends_(size_),
+      receives_(size_) {
+  const std::size_t most = is_whole() ? elements_ : (elements_ + size_ - 1) / size_ + 1;
+  pitch_ = (sizeof(Header) + most * sizeof(T) + kLine - 1) / kLine * kLine;
+  if (size_ > 1) workspace_bytes_ = (is_whole() ? 1 : 2) * size_ * pitch_;
+}
+
+template <class T>
+typename AllReduce<T>::Range AllReduce<T>::part_of(std::size_t rank) const {
+  return {elements_ / size_ * rank + std::min(rank, elements_ % size_),
+          elements_ / size_ * (rank + 1) + std::min(rank + 1, elements_ % size_)};
+}
+
+template <class T>
+template <class F>
+void AllReduce<T>::each_piece(Range range, const F& f) const {
+  std::size_t start = 0;
+  for (std::size_t k = 0; k < counts_.size(); start += counts_[k++]) {
+    const std::size_t first = std::max(start, range.first);
+    const std::size_t last = std::min(start + counts_[k], range.last);
+    if (first < last) f(k, first - start, first - range.first, last - first);
+  }
+}
+
+template <class T>
+void AllReduce<T>::check_rows(const std::byte* room, std::int64_t rows,
+                              std::int64_t all_rows) const {
+  std::int64_t sum = 0;
+  for (std::size_t r = 0; r < size_; ++r) {
+    Header header{0, 0, rows, all_rows};
+    if (r != own_) std::memcpy(&header, room + r * pitch_, sizeof header);
+    sum += header.rows;
+    if (header.all_rows == all_rows) continue;
+    throw DistributedError("[execute] expected the same number of rows on all ranks but rank " +
+                           std::to_string(r) + " has " + std::to_string(header.rows) +
+                           " and this rank " + std::to_string(rows) +
+                           "; fit shards batches that are not");
+  }
+  if (sum == all_rows) return;
+  throw DistributedError("[fit] expected " + std::to_string(all_rows) +
+                         " rows of all ranks together but got " + std::to_string(sum));
+}
+
+template <class T>
+void AllReduce<T>::add_whole(const T* const* arrays, T* const* sums, std::byte* room,
+                             std::int64_t rows, std::int64_t all_rows) {
+  const std::size_t length = sizeof(Header) + elements_ * sizeof(T);
+  T* const own = numbers(room, own_);
+  const Range all{0, elements_};
+  each_piece(all, [&](std::size_t k, std::size_t from, std::size_t to, std::size_t count) {
+    std::copy_n(arrays[k] + from, count, own + to);
+  });
+  for (std::size_t r = 0; r < size_; ++r) {
+    if (r == own_) continue;
+    sends_[r] = {message(room, own_), length};
+    receives_[r] = {message(room, r), length};
+  }
+  ranks_->exchange(Call::all_reduce, elements_ * sizeof(T), rows, all_rows, sends_, receives_);
+  check_rows(room, rows, all_rows);
+  each_piece(all, [&](std::size_t k, std::size_t to, std::size_t from, std::size_t count) {
+    add_in_order(count, size_, sums[k] + to,
+                 [&](std::size_t r) { return numbers(room, r) + from; });
+  });
+}
+
+template <class T>
+void AllReduce<T>::run(const T* const* arrays, T* const* sums, std::byte* workspace,
+                       std::int64_t rows, std::int64_t all_rows) {
+  if (size_ == 1) {
+    for (std::size_t k = 0; k < counts_.size(); ++k) {
+      if (sums[k] != arrays[k]) std::copy_n(arrays[k], counts_[k], sums[k]);
+    }
+    return;
+  }
+  if (is_whole()) return add_whole(arrays, sums, workspace, rows, all_rows);
+  std::byte* const parts = workspace;
+  std::byte* const received = workspace + size_ * pitch_;
+  const std::uint64_t bytes = elements_ * sizeof(T);
+  const auto length = [&](std::size_t r) {
+    const Range range = part_of(r);
+    return sizeof(Header) + (range.last - range.first) * sizeof(T);
+  };
+  for (std::size_t r = 0; r < size_; ++r) {
+    each_piece(part_of(r), [&](std::size_t k, std::size_t from, std::size_t to, std::size_t count) {
+      std::copy_n(arrays[k] + from, count, numbers(parts, r) + to);
+    });
+    if (r == own_) continue;
+    sends_[r] = {message(parts, r), length(r)};
+    receives_[r] = {message(received, r), length(own_)};
+  }
+  ranks_->exchange(Call::all_reduce, bytes, rows, all_rows, sends_, receives_);
+  check_rows(received, rows, all_rows);
+  const Range own = part_of(own_);
+  add_in_order(own.last - own.first, size_, numbers(parts, own_),
+               [&](std::size_t r) { return numbers(r == own_ ? parts : received, r); });
+  for (std::size_t r = 0; r < size_; ++r) {
+    if (r == own_) continue;
+    sends_[r] = {message(parts, own_), length(own_)};
+    receives_[r] = {message(parts, r), length(r)};
+  }
+  ranks_->exchange(Call::all_reduce, bytes, rows, all_rows, sends_, receives_);
+  for (std::size_t r = 0; r < size_; ++r) {
+    each_piece(part_of(r), [&](std::size_t k, std::size_t to, std::size_t from, std::size_t count) {
+      std::copy_n(numbers(parts, r) + from, count, sums[k] + to);
+    });
+  }
+}
+
+template class AllReduce<float>;
+template class AllReduce<double>;
+
+}  // namespace traingraph::distributed

@@ -1,0 +1,56 @@
+// Sums of arrays over ranks, added in the order of ranks: the same bits on all of them, in each
+// run, and with each transport.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "distributed/ranks.h"
+
+namespace traingraph::distributed {
+
+// Prepared for arrays of fixed counts of elements of T, float or double, which travel as one.
+// Up to kWhole bytes each rank sends all of it to all others; above, each rank is sent its part,
+// adds it and sends the sum: twice the bytes of the arrays, however many ranks there are.
+template <class T>
+class AllReduce {
+ public:
+  static constexpr std::size_t kWhole = 16384;
+
+  AllReduce(std::shared_ptr<Ranks> ranks, std::vector<std::size_t> counts);
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  // Arrays and sums may be the same. `rows` of the global batch's `all_rows` are this rank's.
+  // Raises DistributedError unless they add up to it over all ranks.
+  void run(const T* const* arrays, T* const* sums, std::byte* workspace, std::int64_t rows,
+           std::int64_t all_rows);
+
+ private:
+  struct Range {
+    std::size_t first, last;
+  };
+  bool is_whole() const { return elements_ * sizeof(T) <= kWhole; }
+  // Of the elements, the part that a rank adds.
+  Range part_of(std::size_t rank) const;
+  std::byte* message(std::byte* room, std::size_t rank) const { return room + rank * pitch_; }
+  T* numbers(std::byte* room, std::size_t rank) const {
+    return reinterpret_cast<T*>(message(room, rank) + sizeof(Header));
+  }
+  // Calls f(array, element of it, element of the range, count) for what lies in the range.
+  template <class F>
+  void each_piece(Range range, const F& f) const;
+  void add_whole(const T* const* arrays, T* const* sums, std::byte* room, std::int64_t rows,
+                 std::int64_t all_rows);
+  void check_rows(const std::byte* room, std::int64_t rows, std::int64_t all_rows) const;
+
+  const std::shared_ptr<Ranks> ranks_;
+  const std::vector<std::size_t> counts_;
+  const std::size_t size_, own_;
+  std::size_t elements_ = 0;
+  std::size_t pitch_ = 0;  // from message to message
+  std::size_t workspace_bytes_ = 0;
+  std::vector<Part> sends_, receives_;
+};
+
+}  // namespace traingraph::distributed

@@ -1,0 +1,268 @@
+// MPI's point-to-point messages, by whichever of three binary interfaces the library has.
+#include "distributed/mpi.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <thread>
+
+#include <traingraph/errors.h>
+
+#include "distributed/mpi_library.h"
+#include "runtime/threads/interruption.h"
+
+namespace traingraph::distributed {
+namespace {
+
+constexpr int kTag = 7;
+// MPI counts in int.
+constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+
+// Handle: a pointer, or MPICH's int. Of each function what we call.
+template <class Handle>
+struct Functions {
+  int (*initialized)(int*);
+  int (*finalized)(int*);
+  int (*init_thread)(int*, char***, int, int*);
+  int (*query_thread)(int*);
+  int (*finalize)();
+  int (*abort)(Handle, int);
+  int (*comm_rank)(Handle, int*);
+  int (*comm_size)(Handle, int*);
+  int (*comm_dup)(Handle, Handle*);
+  int (*set_errhandler)(Handle, Handle);
+  int (*isend)(const void*, int, Handle, int, int, Handle, Handle*);
+  int (*irecv)(void*, int, Handle, int, int, Handle, Handle*);
+  int (*testall)(int, Handle*, int*, void*);
+  int (*error_string)(int, char*, int*);
+  int (*library_version)(char*, int*);
+
+  explicit Functions(const MpiLibrary& library) {
+    const auto take = [&library](auto& function, const char* name) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(library.symbol(name));
+    };
+    take(initialized, "MPI_Initialized");
+    take(finalized, "MPI_Finalized");
+    take(init_thread, "MPI_Init_thread");
+    take(query_thread, "MPI_Query_thread");
+    take(finalize, "MPI_Finalize");
+    take(abort, "MPI_Abort");
+    take(comm_rank, "MPI_Comm_rank");
+    take(comm_size, "MPI_Comm_size");
+    take(comm_dup, "MPI_Comm_dup");
+    take(set_errhandler, "MPI_Comm_set_errhandler");
+    take(isend, "MPI_Isend");
+    take(irecv, "MPI_Irecv");
+    take(testall, "MPI_Testall");
+    take(error_string, "MPI_Error_string");
+    take(library_version, "MPI_Get_library_version");
+  }
+};
+
+// What MPI's headers define, for each library.
+template <class Handle>
+struct Constants {
+  Handle comm_world, byte, errors_return, no_request;
+  void* ignored_statuses;
+  int serialized, multiple;  // levels of threads
+};
+
+void* pointer(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+Constants<void*> of_standard() {
+  return {pointer(0x101), pointer(0x247), pointer(0x143), pointer(0x180), nullptr, 2048, 4096};
+}
+
+Constants<void*> of_open_mpi(const MpiLibrary& library) {
+  return {library.symbol("ompi_mpi_comm_world"),
+          library.symbol("ompi_mpi_byte"),
+          library.symbol("ompi_mpi_errors_return"),
+          library.symbol("ompi_request_null"),
+          nullptr,
+          2,
+          3};
+}
+
+Constants<int> of_mpich() {
+  return {0x44000000, 0x4c00010d, 0x54000001, 0x2c000000, pointer(1), 2, 3};
+}
+
+// "Open MPI v5.0.11" of "Open MPI v5.0.11, package: …", "MPICH 5.0.2" of "MPICH
+// Version:      5.0.2".
+std::string name_in(std::string version) {
+  version.erase(std::min(version.find_first_of(",\n"), version.size()));
+  const std::size_t word = version.find("Version:");
+  if (word == std::string::npos) return version;
+  const std::size_t number = version.find_first_not_of(" \t", word + 8);
+  return version.erase(word, std::min(number, version.size()) - word);
+}
+
+template <class Handle>
+class Mpi final : public Transport {
+ public:
+  Mpi(const MpiLibrary& library, Constants<Handle> constants, std::chrono::seconds limit)
+      : call_(library), are_(constants), limit_(limit) {
+    begin(library.path);
+    check("MPI_Comm_dup", call_.comm_dup(are_.comm_world, &ranks_));
+    check("MPI_Comm_set_errhandler", call_.set_errhandler(ranks_, are_.errors_return));
+    check("MPI_Comm_rank", call_.comm_rank(ranks_, &rank_));
+    check("MPI_Comm_size", call_.comm_size(ranks_, &size_));
+    requests_.resize(2 * static_cast<std::size_t>(size_), are_.no_request);
+    char version[8192] = {};  // the longest of any library
+    int length = 0;
+    call_.library_version(version, &length);
+    engine_ = name_in(version);
+  }
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::string engine() const override { return engine_; }
+
+  void exchange(const Header& own, std::span<const Part> sends,
+                std::span<const Part> receives) override {
+    std::size_t longest = 0;
+    for (const Part& part : sends) longest = std::max(longest, part.length);
+    for (const Part& part : receives) longest = std::max(longest, part.length);
+    for (std::size_t first = 0; first < longest; first += kMostBytes) {
+      post(sends, receives, first);
+      wait(receives);
+      for (std::size_t r = 0; first == 0 && r < receives.size(); ++r) {
+        if (receives[r].length != 0) check_agrees(static_cast<int>(r), receives[r].bytes, own);
+      }
+    }
+  }
+
+  void tell_failed(int rank) noexcept override {
+    failure_ = {static_cast<std::uint64_t>(Call::failed) << 56, static_cast<std::uint64_t>(rank)};
+    for (int other = 0; other < size_; ++other) {
+      Handle sent = are_.no_request;  // with the process
+      if (other == rank_) continue;
+      call_.isend(&failure_, sizeof failure_, are_.byte, other, kTag, ranks_, &sent);
+    }
+  }
+
+  // At the end of the process: the others learn of a failure by the launcher.
+  void end(bool is_broken) const {
+    int is_over = 0;
+    if (call_.finalized(&is_over) != 0 || is_over != 0) return;
+    if (is_broken) call_.abort(ranks_, 1);
+    if (is_ours_) call_.finalize();
+  }
+
+ private:
+  void begin(const std::string& path) {
+    int is_there = 0, level = 0;
+    check("MPI_Initialized", call_.initialized(&is_there));
+    if (is_there != 0) {
+      check("MPI_Query_thread", call_.query_thread(&level));
+    } else {
+      check("MPI_Init_thread", call_.init_thread(nullptr, nullptr, are_.multiple, &level));
+      is_ours_ = true;
+    }
+    if (level >= are_.serialized) return;
+    throw DistributedError(
+        "[distributed] expected MPI with MPI_THREAD_SERIALIZED or "
+        "MPI_THREAD_MULTIPLE, because steps run in several threads, but " +
+        path + " runs at a lower level; begin it with MPI_Init_thread");
+  }
+
+  void check(const char* name, int code) const {
+    if (code == 0) return;
+    char text[8192] = {};
+    int length = 0;
+    call_.error_string(code, text, &length);
+    throw DistributedError("[distributed] expected success of " + std::string(name) +
+                           " but got: " + text);
+  }
+
+  void post(std::span<const Part> sends, std::span<const Part> receives, std::size_t first) {
+    for (std::size_t r = 0; r < sends.size(); ++r) {
+      const auto rest = [first](const Part& part) {
+        return static_cast<int>(std::min(part.length - std::min(first, part.length), kMostBytes));
+      };
+      const auto other = static_cast<int>(r);
+      if (const int bytes = rest(receives[r]); bytes != 0) {
+        check("MPI_Irecv", call_.irecv(receives[r].bytes + first, bytes, are_.byte, other, kTag,
+                                       ranks_, &requests_[2 * r]));
+      }
+      if (const int bytes = rest(sends[r]); bytes != 0) {
+        check("MPI_Isend", call_.isend(sends[r].bytes + first, bytes, are_.byte, other, kTag,
+                                       ranks_, &requests_[2 * r + 1]));
+      }
+    }
+  }
+
+  void wait(std::span<const Part> receives) {
+    const Clock::time_point start = Clock::now();
+    Clock::time_point asked = start;
+    for (int round = 1, done = 0;; ++round) {
+      check("MPI_Testall", call_.testall(static_cast<int>(requests_.size()), requests_.data(),
+                                         &done, are_.ignored_statuses));
+      if (done != 0) return;
+      if (round % 64 != 0) continue;
+      std::this_thread::yield();
+      const Clock::time_point now = Clock::now();
+      if (now - start > limit_) fail_of_silent(receives);
+      if (now - asked < kMoment) continue;
+      asked = now;
+      check_interruption();
+    }
+  }
+
+  [[noreturn]] void fail_of_silent(std::span<const Part> receives) const {
+    std::string silent;
+    for (std::size_t r = 0; r < receives.size(); ++r) {
+      if (requests_[2 * r] == are_.no_request && requests_[2 * r + 1] == are_.no_request) continue;
+      silent += (silent.empty() ? "" : ", ") + std::to_string(r);
+    }
+    throw DistributedError("[distributed] expected all ranks to go on but rank " + silent +
+                           " has been silent for " + std::to_string(limit_.count()) +
+                           " s (TRAINGRAPH_DISTRIBUTED_LIMIT)");
+  }
+
+  const Functions<Handle> call_;
+  const Constants<Handle> are_;
+  const std::chrono::seconds limit_;
+  bool is_ours_ = false;
+  Handle ranks_ = {};
+  int rank_ = 0, size_ = 1;
+  std::string engine_;
+  Header failure_;
+  std::vector<Handle> requests_;  // receives and sends by rank
+};
+
+template <class Handle>
+std::shared_ptr<Ranks> connected(const Launch& launch, const MpiLibrary& library,
+                                 Constants<Handle> constants) {
+  auto made = std::make_unique<Mpi<Handle>>(library, constants, limit());
+  static const Mpi<Handle>* only = nullptr;
+  only = made.get();
+  const int rank = made->rank(), size = made->size();
+  static std::shared_ptr<Ranks> ranks;
+  ranks = make_ranks(rank, size, std::move(made));
+  std::atexit([] { only->end(ranks->is_broken()); });
+  if (size == launch.size) return ranks;
+  throw DistributedError("[distributed] expected " + std::to_string(launch.size) + " ranks, as " +
+                         launch.variable + " says, but " + library.path + " (" + ranks->engine() +
+                         ") has " + std::to_string(size) +
+                         "; start with the mpirun of that library, with srun --mpi=pmix, or set "
+                         "TRAINGRAPH_MPI_LIBRARY to the launcher's library");
+}
+
+}  // namespace
+
+std::shared_ptr<Ranks> mpi_ranks(const Launch& launch) {
+  const MpiLibrary library = find_mpi(launch.variable.starts_with("OMPI_"));
+  switch (library.abi) {
+    case MpiAbi::standard:
+      return connected(launch, library, of_standard());
+    case MpiAbi::open_mpi:
+      return connected(launch, library, of_open_mpi(library));
+    case MpiAbi::mpich:
+      return connected(launch, library, of_mpich());
+  }
+  throw InternalError("[distributed] a binary interface outside the list");
+}
+
+}  // namespace traingraph::distributed

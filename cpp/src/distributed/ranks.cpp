@@ -1,0 +1,167 @@
+// What ranks do together: gathering, broadcasting and adding numbers.
+#include "distributed/ranks.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+#include <traingraph/errors.h>
+
+namespace traingraph::distributed {
+namespace {
+
+struct Known {
+  Mutex mutex;
+  std::vector<std::weak_ptr<Ranks>> ranks;  // by number
+};
+
+// Kept for the life of the process.
+Known& known() {
+  static auto* const made = new Known;
+  return *made;
+}
+
+}  // namespace
+
+Ranks::Ranks(int rank, int size, std::unique_ptr<Transport> transport)
+    : rank_(rank), size_(size), transport_(std::move(transport)) {
+  const std::lock_guard lock(known().mutex);
+  number_ = static_cast<int>(known().ranks.size());
+  known().ranks.emplace_back();
+}
+
+Ranks::~Ranks() = default;
+
+std::shared_ptr<Ranks> make_ranks(int rank, int size, std::unique_ptr<Transport> transport) {
+  auto made = std::make_shared<Ranks>(rank, size, std::move(transport));
+  const std::lock_guard lock(known().mutex);
+  known().ranks[static_cast<std::size_t>(made->number())] = made;
+  return made;
+}
+
+std::shared_ptr<Ranks> ranks_numbered(int number) {
+  const std::lock_guard lock(known().mutex);
+  const auto place = static_cast<std::size_t>(number);
+  std::shared_ptr<Ranks> found =
+      place < known().ranks.size() ? known().ranks[place].lock() : nullptr;
+  if (found == nullptr) {
+    throw InternalError("[all_reduce] no ranks of the number " + std::to_string(number));
+  }
+  return found;
+}
+
+void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
+                     std::span<const Part> sends, std::span<const Part> receives) {
+  const std::lock_guard lock(mutex_);
+  if (is_broken_) {
+    throw DistributedError(why_ +
+                           "; end this process and start all ranks again, from the last "
+                           "checkpoint");
+  }
+  const Header header{static_cast<std::uint64_t>(call) << 56 | ++calls_, bytes, rows, all_rows};
+  for (const Part& part : sends) {
+    if (part.length != 0) std::memcpy(part.bytes, &header, sizeof header);
+  }
+  try {
+    transport_->exchange(header, sends, receives);
+  } catch (const Error& error) {
+    why_ = error.what();
+    is_broken_ = true;
+    throw;
+  } catch (...) {
+    why_ = "[distributed] expected all ranks to go on but a call of theirs was interrupted";
+    is_broken_ = true;
+    throw;
+  }
+}
+
+void Ranks::abandon() noexcept {
+  const std::lock_guard lock(mutex_);
+  if (is_broken_ || transport_ == nullptr) return;
+  is_broken_ = true;
+  why_ = "[distributed] expected all ranks to go on but this one has failed before";
+  transport_->tell_failed(rank_);
+}
+
+std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {
+  const auto count = static_cast<std::size_t>(size_);
+  const std::size_t length = sizeof(Header) + mine.size();
+  std::vector<std::byte> room(count * length), all(count * mine.size());
+  std::vector<Part> sends(count), receives(count);
+  std::byte* const own = room.data() + static_cast<std::size_t>(rank_) * length;
+  if (!mine.empty()) std::memcpy(own + sizeof(Header), mine.data(), mine.size());
+  for (std::size_t r = 0; r < count; ++r) {
+    if (static_cast<int>(r) == rank_) continue;
+    sends[r] = {own, length};
+    receives[r] = {room.data() + r * length, length};
+  }
+  if (size_ > 1) exchange(Call::all_gather, mine.size(), 0, 0, sends, receives);
+  for (std::size_t r = 0; r < count && !mine.empty(); ++r) {
+    std::memcpy(all.data() + r * mine.size(), room.data() + r * length + sizeof(Header),
+                mine.size());
+  }
+  return all;
+}
+
+std::vector<std::string> Ranks::all_texts(const std::string& mine) {
+  const std::uint64_t length = mine.size();
+  const std::vector<std::byte> told = all_gather(std::as_bytes(std::span(&length, 1)));
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
+  std::memcpy(lengths.data(), told.data(), told.size());
+  std::string padded = mine;
+  padded.resize(*std::ranges::max_element(lengths));
+  const std::vector<std::byte> all = all_gather(std::as_bytes(std::span(padded)));
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    const auto* const from = reinterpret_cast<const char*>(all.data()) + r * padded.size();
+    texts.emplace_back(from, lengths[r]);
+  }
+  return texts;
+}
+
+void Ranks::broadcast(std::span<std::byte> bytes) {
+  const auto count = static_cast<std::size_t>(size_);
+  std::vector<std::byte> room(sizeof(Header) + bytes.size()), nothing(count * sizeof(Header));
+  std::vector<Part> sends(count), receives(count);
+  // The others answer with headers, so that a rank that is elsewhere is found here.
+  const auto empty = [&](std::size_t r) {
+    return Part{nothing.data() + r * sizeof(Header), sizeof(Header)};
+  };
+  if (!bytes.empty() && rank_ == 0) {
+    std::memcpy(room.data() + sizeof(Header), bytes.data(), bytes.size());
+  }
+  for (std::size_t r = 0; r < count; ++r) {
+    if (rank_ == 0 && r != 0) {
+      sends[r] = {room.data(), room.size()};
+      receives[r] = empty(r);
+    } else if (rank_ != 0 && r == 0) {
+      sends[r] = empty(r);
+      receives[r] = {room.data(), room.size()};
+    }
+  }
+  if (size_ > 1) exchange(Call::all_gather, bytes.size(), 0, 0, sends, receives);
+  if (!bytes.empty() && rank_ != 0) {
+    std::memcpy(bytes.data(), room.data() + sizeof(Header), bytes.size());
+  }
+}
+
+void Ranks::add(std::span<double> numbers) {
+  if (size_ == 1) return;
+  const std::vector<std::byte> told = all_gather(std::as_bytes(numbers));
+  for (std::size_t k = 0; k < numbers.size(); ++k) {
+    for (int r = 0; r < size_; ++r) {
+      double one = 0;
+      std::memcpy(&one,
+                  told.data() + (static_cast<std::size_t>(r) * numbers.size() + k) * sizeof one,
+                  sizeof one);
+      numbers[k] = r == 0 ? one : numbers[k] + one;
+    }
+  }
+}
+
+Shard shard_of(std::int64_t all_rows, int rank, int size) {
+  const std::int64_t each = all_rows / size, rest = all_rows % size;
+  return {rank * each + std::min<std::int64_t>(rank, rest), each + (rank < rest ? 1 : 0)};
+}
+
+}  // namespace traingraph::distributed

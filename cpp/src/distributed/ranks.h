@@ -1,0 +1,74 @@
+// The ranks of one program, and what they do together beside the sums of gradients.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <traingraph/mutex.h>
+
+#include "distributed/transport.h"
+
+namespace traingraph::distributed {
+
+// Each member that communicates is to be called by all ranks, in the same order. After one that has
+// raised all others raise, too: nobody knows what the ranks still have before them.
+class Ranks {
+ public:
+  // `transport` is null for one rank.
+  Ranks(int rank, int size, std::unique_ptr<Transport> transport);
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  std::string engine() const { return transport_ == nullptr ? "none" : transport_->engine(); }
+  // By which the attributes of ops name it, in this process.
+  int number() const { return number_; }
+
+  // Parts begin with room for a header, which this writes. By rank; the own ones are empty. Returns
+  // the header as it was sent. Allocates nothing.
+  void exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
+                std::span<const Part> sends, std::span<const Part> receives);
+  // The bytes of all ranks behind each other; each has as many.
+  std::vector<std::byte> all_gather(std::span<const std::byte> mine);
+  // The texts, or bytes, of all ranks.
+  std::vector<std::string> all_texts(const std::string& mine);
+  // Those of rank 0, in the place of the others'.
+  void broadcast(std::span<std::byte> bytes);
+  // Numbers added in the order of ranks.
+  void add(std::span<double> numbers);
+  // Lets the other ranks raise when they next wait for this one, and further calls here.
+  void abandon() noexcept;
+  // Whether a call has failed.
+  bool is_broken() const { return is_broken_; }
+
+ private:
+  const int rank_, size_;
+  const std::unique_ptr<Transport> transport_;
+  int number_ = 0;
+  Mutex mutex_;
+  std::uint64_t calls_ = 0;
+  std::atomic<bool> is_broken_ = false;
+  std::string why_;
+};
+
+// The ranks of this number. Raises InternalError where they are no longer there.
+std::shared_ptr<Ranks> ranks_numbered(int number);
+// Makes them known by their number.
+std::shared_ptr<Ranks> make_ranks(int rank, int size, std::unique_ptr<Transport> transport);
+
+// Of so many rows in a global batch, those of one rank: contiguous parts in the order of ranks,
+// which differ by one row at most.
+struct Shard {
+  std::int64_t before = 0;  // rows of the ranks before
+  std::int64_t rows = 0;
+};
+Shard shard_of(std::int64_t all_rows, int rank, int size);
+
+}  // namespace traingraph::distributed

@@ -1,0 +1,203 @@
+// Connections by TCP: listening, connecting, and bytes without blocking.
+#include "distributed/socket.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "runtime/threads/interruption.h"
+
+namespace traingraph::distributed {
+namespace {
+
+constexpr int kMilliseconds = 20;  // of one wait
+
+[[noreturn]] void fail(const std::string& what, const Address& address, const std::string& why) {
+  throw DistributedError("[distributed] expected to " + what + " " + address.host + ":" +
+                         std::to_string(address.port) + " but got: " + why);
+}
+
+std::string text_of(int code) { return std::generic_category().message(code); }
+
+struct Freed {
+  void operator()(addrinfo* found) const { freeaddrinfo(found); }
+};
+
+std::unique_ptr<addrinfo, Freed> resolved(const Address& address, bool listens) {
+  addrinfo asked{};
+  asked.ai_socktype = SOCK_STREAM;
+  asked.ai_flags = listens ? AI_PASSIVE : 0;
+  addrinfo* found = nullptr;
+  const char* const host = address.host.empty() ? nullptr : address.host.c_str();
+  const int code = getaddrinfo(host, std::to_string(address.port).c_str(), &asked, &found);
+  if (code != 0) fail("find", address, gai_strerror(code));
+  return std::unique_ptr<addrinfo, Freed>(found);
+}
+
+Socket made(const addrinfo& at) {
+  Socket socket(::socket(at.ai_family, at.ai_socktype, at.ai_protocol));
+  if (socket.is_open()) fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC);
+  return socket;
+}
+
+// Small messages go at once, and no call blocks.
+void prepare(const Socket& socket) {
+  const int on = 1;
+  setsockopt(socket.descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+#ifdef SO_NOSIGPIPE
+  setsockopt(socket.descriptor(), SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  fcntl(socket.descriptor(), F_SETFD, FD_CLOEXEC);
+  fcntl(socket.descriptor(), F_SETFL, fcntl(socket.descriptor(), F_GETFL) | O_NONBLOCK);
+}
+
+// Whether anything has happened; asks for an interruption otherwise.
+bool wait_for(const Socket& socket, short events) {
+  pollfd waited{socket.descriptor(), events, 0};
+  if (poll(&waited, 1, kMilliseconds) > 0) return true;
+  check_interruption();
+  return false;
+}
+
+// What was refused or has not been answered now may be answered later.
+bool is_of_waiting(int code) { return code == EAGAIN || code == EWOULDBLOCK || code == EINTR; }
+
+std::ptrdiff_t went(std::ptrdiff_t count) {
+  if (count >= 0) return count;
+  return is_of_waiting(errno) ? 0 : -1;
+}
+
+}  // namespace
+
+Socket& Socket::operator=(Socket&& other) noexcept {
+  if (this != &other) {
+    close();
+    descriptor_ = other.release();
+  }
+  return *this;
+}
+
+void Socket::close() {
+  if (is_open()) ::close(descriptor_);
+  descriptor_ = -1;
+}
+
+int Socket::release() { return std::exchange(descriptor_, -1); }
+
+Socket listen_at(const Address& address) {
+  int code = 0;
+  const auto found = resolved(address, true);
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+    Socket socket = made(*at);
+    const int on = 1;
+    if (socket.is_open()) {
+      setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    }
+    if (socket.is_open() && bind(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0 &&
+        listen(socket.descriptor(), SOMAXCONN) == 0) {
+      fcntl(socket.descriptor(), F_SETFL, fcntl(socket.descriptor(), F_GETFL) | O_NONBLOCK);
+      return socket;
+    }
+    code = errno;
+  }
+  fail("listen at", address, text_of(code));
+}
+
+std::uint16_t port_of(const Socket& listening) {
+  sockaddr_storage at{};
+  socklen_t length = sizeof at;
+  getsockname(listening.descriptor(), reinterpret_cast<sockaddr*>(&at), &length);
+  return ntohs(at.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&at)->sin6_port
+                                        : reinterpret_cast<sockaddr_in*>(&at)->sin_port);
+}
+
+Socket connect_to(const Address& address, Clock::time_point deadline) {
+  int code = 0;
+  do {
+    const auto found = resolved(address, false);
+    for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+      Socket socket = made(*at);
+      if (!socket.is_open()) continue;
+      prepare(socket);
+      code = connect(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0 ? 0 : errno;
+      if (code == EINPROGRESS) {
+        while (!wait_for(socket, POLLOUT) && Clock::now() < deadline) continue;
+        socklen_t length = sizeof code;
+        getsockopt(socket.descriptor(), SOL_SOCKET, SO_ERROR, &code, &length);
+      }
+      if (code == 0) return socket;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kMilliseconds));
+    check_interruption();
+  } while (Clock::now() < deadline);
+  fail("reach rank 0 or another rank at", address, text_of(code));
+}
+
+Socket accept_from(const Socket& listening, Clock::time_point deadline, std::string& host) {
+  while (Clock::now() < deadline) {
+    if (!wait_for(listening, POLLIN)) continue;
+    sockaddr_storage from{};
+    socklen_t length = sizeof from;
+    auto* const at = reinterpret_cast<sockaddr*>(&from);
+    Socket socket(accept(listening.descriptor(), at, &length));
+    if (!socket.is_open()) continue;
+    prepare(socket);
+    char name[NI_MAXHOST] = {};
+    getnameinfo(at, length, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
+    host = name;
+    return socket;
+  }
+  return {};
+}
+
+std::ptrdiff_t send_some(const Socket& socket, const std::byte* bytes, std::size_t length) {
+#ifdef MSG_NOSIGNAL
+  constexpr int kFlags = MSG_NOSIGNAL;
+#else
+  constexpr int kFlags = 0;
+#endif
+  return went(send(socket.descriptor(), bytes, length, kFlags));
+}
+
+std::ptrdiff_t receive_some(const Socket& socket, std::byte* bytes, std::size_t length) {
+  const std::ptrdiff_t count = recv(socket.descriptor(), bytes, length, 0);
+  return count == 0 ? -1 : went(count);
+}
+
+bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const std::ptrdiff_t count = send_some(socket, bytes.data() + done, bytes.size() - done);
+    if (count < 0 || Clock::now() > deadline) return false;
+    if (count == 0) wait_for(socket, POLLOUT);
+    done += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const std::ptrdiff_t count = receive_some(socket, bytes.data() + done, bytes.size() - done);
+    if (count < 0 || Clock::now() > deadline) return false;
+    if (count == 0) wait_for(socket, POLLIN);
+    done += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+}  // namespace traingraph::distributed

@@ -1,0 +1,112 @@
+// What ranks compare before they train together, and the state that they begin with.
+#include "graph/api/rank_agreement.h"
+
+#include <string>
+#include <vector>
+
+#include <traingraph/device.h>
+#include <traingraph/errors.h>
+
+#include "graph/lowering/lowering.h"
+#include "ir/number_text.h"
+#include "runtime/device_memory.h"
+
+namespace traingraph {
+namespace {
+
+struct Compared {
+  const char* what;
+  std::string value;
+};
+
+// The numbers of layers count all that a process has made, which is its own affair.
+std::string without_layer_numbers(const std::string& text) {
+  std::string result;
+  for (std::size_t k = 0; k < text.size(); ++k) {
+    result += text[k];
+    const bool begins_name = text[k] == '\'';
+    const bool begins_layer = result.ends_with(" layer ");
+    if (!begins_name && !begins_layer) continue;
+    std::size_t end = k + 1;
+    while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
+    if (begins_layer || (end < text.size() && text[end] == '.')) k = end - 1;
+  }
+  return result;
+}
+
+std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& graph) {
+  const OptimizerPtr& optimizer = state.optimizer;
+  return {
+      {"version", Platform::version()},
+      {"batch size", std::to_string(declared_batch(state))},
+      {"seed", std::to_string(state.random_seed)},
+      {"number of micro-batches", std::to_string(state.micro_batches)},
+      {"optimizer", optimizer == nullptr ? "none" : optimizer->description()},
+      {"learning rate",
+       optimizer == nullptr ? "none" : short_text(static_cast<double>(optimizer->learning_rate()))},
+      {"program", without_layer_numbers(graph.compiled_description())},
+  };
+}
+
+// The first line in which they differ.
+void reduce_to_difference(std::string& a, std::string& b) {
+  std::size_t first = 0;
+  for (std::size_t k = 0; k < a.size() && k < b.size() && a[k] == b[k]; ++k) {
+    if (a[k] == '\n') first = k + 1;
+  }
+  for (std::string* text : {&a, &b}) {
+    *text = text->substr(first, text->find('\n', first) - first);
+    if (text->empty()) *text = "nothing";
+  }
+}
+
+void check_alike(distributed::Ranks& ranks, const Compared& one) {
+  const std::vector<std::string> values = ranks.all_texts(one.value);
+  for (std::size_t r = 1; r < values.size(); ++r) {
+    if (values[r] == values[0]) continue;
+    std::string first = values[0], other = values[r];
+    reduce_to_difference(first, other);
+    throw InvalidArgument("[compile] expected one " + std::string(one.what) +
+                          " on all ranks but got '" + first + "' on rank 0 and '" + other +
+                          "' on rank " + std::to_string(r));
+  }
+}
+
+}  // namespace
+
+void check_may_be_distributed(const GraphState& state) {
+  if (!state.training) {
+    throw InvalidArgument(
+        "[compile] expected a training graph for several ranks but got an "
+        "inference graph; compile it without `distributed`");
+  }
+  if (state.links != nullptr) {
+    throw Unsupported("[compile] linked graphs do not train over several ranks");
+  }
+  const Backend& backend = backend_named(state.device->backend(), state.device->index());
+  if (!uses_host_memory(backend)) {
+    throw Unsupported("[compile] expected the device cpu for several ranks but got " +
+                      state.device->description() + ", which does not exchange gradients yet");
+  }
+  if (state.micro_batches == 1 || state.optimizer != nullptr) return;
+  throw InvalidArgument(
+      "[compile] expected an optimizer for micro-batches over several ranks, "
+      "which exchange gradients before its update, but got none");
+}
+
+void agree_over_ranks(const GraphState& compiled, ExecutableGraph& graph) {
+  distributed::Ranks& ranks = *compiled.ranks;
+  for (const Compared& one : compared(compiled, graph)) check_alike(ranks, one);
+  NamedData values = graph.copy_state();
+  std::string names;
+  for (const auto& [name, data] : values) {
+    names += name + " of " + std::to_string(data.length) + " bytes\n";
+  }
+  check_alike(ranks, {"state", names});
+  for (auto& [name, data] : values) {
+    ranks.broadcast({static_cast<std::byte*>(data.bytes), data.length});
+  }
+  if (ranks.rank() != 0) graph.load_state(values);
+}
+
+}  // namespace traingraph

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <traingraph/graph.h>
+
+#include "graph/state/graph_state.h"
+
+namespace traingraph {
+
+// Raises Unsupported, or InvalidArgument, for a graph that ranks cannot train together.
+void check_may_be_distributed(const GraphState& state);
+
+// By all ranks, when each has compiled: raises InvalidArgument on all of them, with both sides'
+// values, where one differs in what the training follows from. Then the state of all graphs,
+// parameters and optimizer buffers, becomes that of rank 0.
+void agree_over_ranks(const GraphState& compiled, ExecutableGraph& graph);
+
+}  // namespace traingraph

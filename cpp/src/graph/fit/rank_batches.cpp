@@ -1,0 +1,99 @@
+// Parts of global batches, and what the ranks of a fit tell each other beside gradients.
+#include "graph/fit/rank_batches.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include <traingraph/errors.h>
+
+#include "graph/run/executor.h"
+
+namespace traingraph {
+namespace {
+
+// Stands for a callback of the first rank, so that checkpoints are read as there.
+class AskedElsewhere final : public FitCallback {
+ public:
+  explicit AskedElsewhere(FitCallbackPtr there) : there_(std::move(there)) {}
+  bool after_epoch(TrainingGraph&, const Epoch&) override { return true; }
+  NamedData copy_state() const override { return there_->copy_state(); }
+  std::string kind() const override { return there_->kind(); }
+  void resume(TrainingGraph&, int, const NamedData&) override {}
+
+ private:
+  FitCallbackPtr there_;
+};
+
+}  // namespace
+
+Samples::Batch& batch_of_rank(const GraphState& state, Samples& samples, std::int64_t first,
+                              std::int64_t rows) {
+  if (state.ranks == nullptr) return samples.batch(first, rows);
+  const distributed::Shard own =
+      distributed::shard_of(rows, state.ranks->rank(), state.ranks->size());
+  Samples::Batch& batch =
+      own.rows == 0 ? samples.batch(first, 1) : samples.batch(first + own.before, own.rows);
+  batch.global = {own.before, own.rows, rows};
+  return batch;
+}
+
+void check_batch_of_ranks(GraphState& state, std::int64_t rows) {
+  const int ranks = count_of_ranks(state);
+  // Those of the first rank and of the last one, which may have none and takes part with one.
+  for (const int rank : {0, ranks - 1}) {
+    const std::int64_t own = distributed::shard_of(rows, rank, ranks).rows;
+    if (rows == 0) continue;
+    state.current_executor("fit")->check_batch(std::max<std::int64_t>(own, 1));
+  }
+}
+
+FitArguments arguments_of_rank(const GraphState& state, const FitArguments& arguments) {
+  FitArguments result = arguments;
+  if (state.ranks == nullptr || state.ranks->rank() == 0) return result;
+  for (FitCallbackPtr& callback : result.callbacks) {
+    if (dynamic_cast<const EarlyStopping*>(callback.get()) != nullptr) continue;
+    callback = std::make_shared<AskedElsewhere>(callback);
+  }
+  if (result.on_epoch) result.on_epoch = [](const Epoch&) { return true; };
+  if (result.on_nonfinite) result.on_nonfinite = [](const std::string&) {};
+  result.on_step = {};
+  return result;
+}
+
+bool is_agreed(const GraphState& state, bool own) {
+  if (state.ranks == nullptr) return own;
+  double against = own ? 0 : 1;
+  state.ranks->add({&against, 1});
+  return against == 0;
+}
+
+void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimizer* optimizer) {
+  if (state.ranks == nullptr) return;
+  std::array<double, 2> numbers{static_cast<double>(ended), 0};
+  if (optimizer != nullptr) numbers[1] = static_cast<double>(optimizer->learning_rate());
+  state.ranks->broadcast(std::as_writable_bytes(std::span(numbers)));
+  ended = numbers[0] == 0 ? 0 : 1;
+  if (optimizer == nullptr || state.ranks->rank() == 0) return;
+  const auto rate = static_cast<float>(numbers[1]);
+  if (rate != optimizer->learning_rate()) optimizer->set_learning_rate(rate);
+}
+
+void check_same_place(const GraphState& state, const FitPlace& place) {
+  if (state.ranks == nullptr) return;
+  const std::string own = "epoch " + std::to_string(place.epoch) + ", step " +
+                          std::to_string(place.steps) + " of batches of " +
+                          std::to_string(place.batch_size) + " of " +
+                          std::to_string(place.samples) + " samples";
+  const std::vector<std::string> places = state.ranks->all_texts(own);
+  for (std::size_t r = 1; r < places.size(); ++r) {
+    if (places[r] == places[0]) continue;
+    throw InvalidArgument("[fit] expected one place to begin at but got " + places[0] +
+                          " on rank 0 and " + places[r] + " on rank " + std::to_string(r) +
+                          "; all ranks need the file of `resume`, the same arrays and the same "
+                          "arguments");
+  }
+}
+
+}  // namespace traingraph

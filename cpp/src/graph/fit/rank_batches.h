@@ -1,0 +1,50 @@
+// What a fit over several ranks does beside that of one: it takes this rank's part of each global
+// batch, and agrees with the others on losses, ends and what callbacks have changed.
+#pragma once
+
+#include <traingraph/fit.h>
+
+#include "graph/fit/samples.h"
+#include "graph/state/graph_state.h"
+
+namespace traingraph {
+
+// Of so many samples from `first` on, which all ranks train on together, those of this rank; of one
+// rank all. A rank that has none is given the first one, which does not count.
+Samples::Batch& batch_of_rank(const GraphState& state, Samples& samples, std::int64_t first,
+                              std::int64_t rows);
+// Raises where a rank cannot train on its part of so many samples; on all ranks alike.
+void check_batch_of_ranks(GraphState& state, std::int64_t rows);
+
+inline int count_of_ranks(const GraphState& state) {
+  return state.ranks == nullptr ? 1 : state.ranks->size();
+}
+
+// On all ranks but the first: callbacks that write files, and those of the caller, are asked
+// nowhere else, and progress is shown there. EarlyStopping is asked everywhere.
+FitArguments arguments_of_rank(const GraphState& state, const FitArguments& arguments);
+
+// Whether all ranks say so.
+bool is_agreed(const GraphState& state, bool own);
+// Those of rank 0 on all of them: whether a callback has ended the fit, and the learning rate.
+void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimizer* optimizer);
+// Raises InvalidArgument where ranks stand at different places of a fit.
+void check_same_place(const GraphState& state, const FitPlace& place);
+
+// Where what it stands beside raises, the other ranks do, too, as soon as they wait for this one.
+class RankGuard {
+ public:
+  explicit RankGuard(const GraphState& state) : ranks_(state.ranks) {}
+  ~RankGuard() {
+    if (ranks_ != nullptr && !is_done_) ranks_->abandon();
+  }
+  RankGuard(const RankGuard&) = delete;
+  RankGuard& operator=(const RankGuard&) = delete;
+  void done() { is_done_ = true; }
+
+ private:
+  const std::shared_ptr<distributed::Ranks> ranks_;
+  bool is_done_ = false;
+};
+
+}  // namespace traingraph

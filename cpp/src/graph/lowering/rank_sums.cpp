@@ -1,0 +1,87 @@
+// Ops by which ranks train as one: shares of the global batch, and sums of gradients in buckets.
+#include "graph/lowering/rank_sums.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include <traingraph/errors.h>
+
+#include "ops/emit.h"
+
+namespace traingraph {
+
+using ir::ValueId;
+
+namespace {
+
+// Large enough that the time of a message is that of its bytes, small beside the arena.
+constexpr std::size_t kBucketBytes = std::size_t{4} << 20;
+
+// Places of values, the first that is computed before the others.
+std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<ValueId>& values) {
+  std::vector<std::size_t> places(values.size());
+  std::iota(places.begin(), places.end(), std::size_t{0});
+  std::ranges::stable_sort(places, {},
+                           [&](std::size_t k) { return graph.value(values[k]).producer; });
+  return places;
+}
+
+}  // namespace
+
+ValueId share_of_rank(const GraphState& state, Lowering& lowering, ValueId start, bool is_mean) {
+  if (state.ranks == nullptr) return start;
+  const ValueId share =
+      lowering.step(is_mean ? ir::StepInput::mean_share : ir::StepInput::sum_share);
+  return ops::binary(lowering.graph, ir::Scalar::multiply, start, share);
+}
+
+std::vector<ValueId> written_forward(const ir::Graph& graph) {
+  std::vector<ValueId> written;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) {
+    const ir::Value& value = graph.values[v];
+    if (value.writes == ir::kNone) continue;
+    const ir::Node& node = graph.node(value.producer);
+    if (node.phase != ir::Phase::forward) continue;
+    if (node.op == ir::Op::limit_rows) {
+      throw Unsupported(
+          "[compile] expected no maximum norm of an embedding over several ranks, "
+          "which would limit other rows on each, but got one" +
+          ir::where(graph, node));
+    }
+    written.push_back(static_cast<ValueId>(v));
+  }
+  return written;
+}
+
+std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering,
+                                     const std::vector<ValueId>& values, ir::Phase exchanges_in) {
+  ir::Graph& graph = lowering.graph;
+  graph.phase = exchanges_in;
+  graph.layer = ir::kNone;
+  const std::vector<ValueId> numbers{lowering.step(ir::StepInput::rank_rows),
+                                     lowering.step(ir::StepInput::all_rows)};
+  std::vector<ValueId> sums(values.size());
+  std::vector<ValueId> inputs = numbers;
+  std::vector<std::size_t> bucket;
+  std::size_t bytes = 0;
+  const auto close = [&] {
+    if (bucket.empty()) return;
+    const ir::NodeId node = ops::apply(graph, ir::Op::all_reduce,
+                                       ir::AllReduceAttributes{state.ranks->number()}, inputs);
+    for (std::size_t k = 0; k < bucket.size(); ++k) sums[bucket[k]] = graph.node(node).outputs[k];
+    inputs = numbers;
+    bucket.clear();
+    bytes = 0;
+  };
+  for (const std::size_t place : in_order(graph, values)) {
+    const std::size_t more = ir::storage_bytes(graph.type(values[place]), {});
+    if (bytes + more > kBucketBytes) close();
+    inputs.push_back(values[place]);
+    bucket.push_back(place);
+    bytes += more;
+  }
+  close();
+  return sums;
+}
+
+}  // namespace traingraph

@@ -1,0 +1,81 @@
+"""Starts the ranks of a program, as torchrun would, or by an mpirun."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+PROGRAM = Path(__file__).parent / "rank_program.py"
+LIMIT = 120  # seconds of a program
+LAUNCHERS = ("RANK", "WORLD_SIZE", "MASTER_", "OMPI_", "PMI", "SLURM_", "TORCHELASTIC")
+Result = dict[str, Any]
+
+
+def clean() -> dict[str, str]:
+    """This process's variables but for those of a launcher."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return {**kept, "OMP_NUM_THREADS": "1"}
+
+
+def command(scenario: str, options: Result) -> list[str]:
+    return [sys.executable, str(PROGRAM), scenario, json.dumps(options)]
+
+
+def run_alone(
+    scenario: str, options: Result, variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(scenario, options),
+        env={**clean(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+
+
+def one(scenario: str, **options: Any) -> Result:
+    """The rank that others are compared with."""
+    done = run_alone(scenario, options, {})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def started(scenario: str, count: int, options: Result, **variables: str) -> list[Result]:
+    """What each rank has printed, with `status` and `output` of those that print nothing."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    ranks = [
+        subprocess.Popen(
+            command(scenario, options),
+            env={**clean(), **shared, "RANK": str(rank), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    results = []
+    try:
+        for rank in ranks:
+            out, err = rank.communicate(timeout=LIMIT)
+            printed = json.loads(out) if out.startswith("{") else {"output": err}
+            results.append({"status": rank.returncode, **printed})
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+    return results
+
+
+def ranks(scenario: str, count: int = 2, **options: Any) -> list[Result]:
+    """The same, once more where another program has taken the port in between."""
+    results = started(scenario, count, options)
+    if any("listen at" in result.get("output", "") for result in results):
+        results = started(scenario, count, options)
+    assert all(result["status"] == 0 for result in results), results
+    return results

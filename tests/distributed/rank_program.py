@@ -1,0 +1,188 @@
+"""What one rank of the tests runs: python rank_program.py SCENARIO OPTIONS, options as JSON.
+
+Prints one line of JSON. Without the variables of a launcher it is the one rank that others are
+compared with.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import traingraph
+from traingraph import nn
+
+FEATURES, CLASSES, ROWS = 12, 5, 24  # ROWS: of all ranks
+STEPS = 50
+
+Options = dict[str, Any]
+
+
+def network(options: Options, world: Any) -> Any:
+    """A compiled graph for one rank's part of ROWS samples."""
+    data_type = options.get("type", "float32")
+    blocks: dict[str, list[Any]] = {
+        "mlp": [nn.dense(24), "tanh", nn.dense(CLASSES)],
+        "dropout": [nn.dense(24), nn.dropout(0.5), "relu", nn.dropout(0.2), nn.dense(CLASSES)],
+        "batch_norm": [nn.dense(24), nn.batch_norm(), "relu", nn.dense(CLASSES)],
+        # Above the size that travels as a whole, and several buckets.
+        "wide": [nn.dense(1500), "relu", nn.dense(1500), "relu", nn.dense(CLASSES)],
+    }
+    optimizer = {
+        "sgd": lambda: nn.sgd(0.05, momentum=0.9),
+        "adam": lambda: nn.adam(0.005),
+    }[options.get("optimizer", "adam")]()
+    traingraph.MLCPlatform.set_rng_seed_to(options.get("seed", 7))
+    shared = {
+        "optimizer": optimizer,
+        "batch_size": options.get("batch", ROWS // world.size),
+        "device": options.get("device", "cpu"),
+        "distributed": world,
+    }
+    if options["net"] == "lstm":
+        sequence = nn.Input((4, FEATURES), data_type=data_type)
+        read = nn.sequential([nn.lstm(6), nn.flatten(), nn.dense(CLASSES)])
+        return nn.model(inputs=sequence, outputs=read(sequence), **shared)
+    return nn.model(blocks[options["net"]], input=FEATURES, input_type=data_type, **shared)
+
+
+def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(3)
+    shape = (count, 4, FEATURES) if options["net"] == "lstm" else (count, FEATURES)
+    x = random.standard_normal(shape).astype(options.get("type", "float32"))
+    return x, random.integers(0, CLASSES, count).astype(np.int32)
+
+
+def digest(model: Any) -> str:
+    whole = hashlib.sha256()
+    for name, values in sorted(model.state().items()):
+        whole.update(name.encode() if "." not in name else b"")
+        whole.update(np.ascontiguousarray(values).tobytes())
+    return whole.hexdigest()
+
+
+def steps(options: Options, world: Any) -> Options:
+    """Losses of this rank's rows."""
+    model = network(options, world)
+    count = options.get("steps", STEPS)
+    micro = options.get("micro_batches", 1)
+    model.micro_batches = micro
+    x, y = samples(options, ROWS * 4)
+    rows = ROWS // world.size
+    losses = []
+    for step in range(count * micro):
+        first = step % 4 * ROWS + world.rank * rows
+        part = slice(first, first + rows)
+        loss = model.execute(inputs_data={"x": x[part]}, loss_labels_data={"y": y[part]}).result
+        losses.append(float(np.asarray(loss).item()))
+    return {"losses": losses, "digest": digest(model)}
+
+
+def gradients(options: Options, world: Any) -> Options:
+    """Of parameters after separate calls: those of all ranks."""
+    rows = ROWS // world.size
+    graph = traingraph.MLCGraph()
+    x = traingraph.MLCTensor(shape=[rows, FEATURES])
+    y = traingraph.MLCTensor(shape=[rows, CLASSES])
+    nn.sequential(graph, x, [nn.dense(24), "tanh", nn.dense(CLASSES)])
+    training = traingraph.MLCTrainingGraph(
+        graph_objects=[graph],
+        loss_layer=traingraph.MLCLossLayer.mean_squared_error(reduction_type=options["reduction"]),
+    )
+    training.add_inputs({"x": x}, loss_labels={"y": y})
+    training.compile(device="cpu", distributed=world)
+    random = np.random.default_rng(5)
+    part = slice(world.rank * rows, (world.rank + 1) * rows)
+    data = {
+        name: random.standard_normal((ROWS, extent)).astype(np.float32)[part]
+        for name, extent in (("x", FEATURES), ("y", CLASSES))
+    }
+    training.bind_and_write_data(data, for_inputs={"x": x, "y": y})
+    training.execute_forward()
+    training.execute_gradient()
+    return {
+        "gradients": [
+            training.gradient_data(parameter, layer=layer).ravel().tolist()
+            for layer in graph.layers
+            if isinstance(layer, traingraph.MLCFullyConnectedLayer)
+            for parameter in (layer.weights, layer.biases)
+        ]
+    }
+
+
+def fit(options: Options, world: Any) -> Options:
+    """With a last batch that does not divide, and a validation that does not either."""
+    model = network(options, world)
+    x, y = samples(options, options.get("samples", 3 * ROWS + 5))
+    asked = []
+    stopping = traingraph.EarlyStopping(patience=options.get("patience", 100))
+    validation = (x[:21], y[:21])
+    metrics = ["top_2", "confusion_matrix"]
+    arguments: Options = {"labels": y}
+    inputs: Any = x
+    if options.get("iterates"):
+        # The same batches on all ranks, each of which takes its rows.
+        inputs = [(x[k : k + ROWS], y[k : k + ROWS]) for k in range(0, len(x), ROWS)]
+        arguments = {}
+    if options.get("file"):
+        arguments["callbacks"] = [traingraph.CSVLog(path=options["file"])]
+    epochs = model.fit(
+        inputs,
+        **arguments,
+        epochs=options.get("epochs", 4),
+        validation=validation,
+        metrics=metrics,
+        on_epoch=lambda epoch: asked.append(epoch.number) or True,
+        **({} if options.get("file") else {"callbacks": [stopping]}),
+    )
+    scored = model.evaluate(x, labels=y, metrics=metrics)
+    return {
+        "losses": [epoch.loss for epoch in epochs],
+        "validations": [epoch.validation.loss for epoch in epochs],
+        "accuracy": scored.accuracy,
+        "loss": scored.loss,
+        "confusion": scored.metrics["confusion_matrix"].tolist(),
+        "asked": asked,
+        "digest": digest(model),
+    }
+
+
+def fails(options: Options, world: Any) -> Options:
+    """What ends the training of ranks of which one is otherwise than the others."""
+    own = {**options, **options.get("of_last", {})} if world.rank == world.size - 1 else options
+    begun = time.monotonic()
+    try:
+        model = network(own, world)
+        x, y = samples(own, ROWS)
+        rows = own.get("rows", ROWS // world.size)
+        for step in range(1000):
+            if step == own.get("ends_at"):
+                os._exit(3)
+            if step == own.get("sleeps_at"):
+                time.sleep(own["seconds"])
+                return {}
+            model.execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]})
+    except traingraph.Error as error:
+        seconds = time.monotonic() - begun
+        return {"error": type(error).__name__, "text": str(error), "seconds": seconds}
+    return {}
+
+
+def main() -> None:
+    options = json.loads(sys.argv[2])
+    world = traingraph.distributed.world()
+    result = {"rank": world.rank, "size": world.size, "engine": world.engine}
+    result.update(
+        {"steps": steps, "gradients": gradients, "fit": fit, "fails": fails}[sys.argv[1]](
+            options, world
+        )
+    )
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Ranks that mpirun starts: of Open MPI or MPICH, whichever PATH has."""
+
+import json
+import shutil
+import subprocess
+import time
+from typing import Any
+
+import launch
+import numpy as np
+import pytest
+
+MPIRUN = shutil.which("mpirun")
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(MPIRUN is None, reason="no mpirun in PATH"),
+]
+
+
+def run(scenario: str, count: int, options: launch.Result, **variables: str) -> Any:
+    assert MPIRUN is not None
+    told = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=False).stdout
+    is_open = "Open MPI" in told or "prte" in told.lower()
+    own = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"] if is_open else []
+    return subprocess.run(
+        [MPIRUN, *own, "-n", str(count), *launch.command(scenario, options)],
+        env={**launch.clean(), **variables},
+        capture_output=True,
+        text=True,
+        timeout=launch.LIMIT,
+    )
+
+
+def ranks(scenario: str, count: int, **options: Any) -> list[launch.Result]:
+    done = run(scenario, count, options)
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(results) == count, done.stdout
+    return sorted(results, key=lambda result: result["rank"])
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("net", ["dropout", "wide"])
+def test_mpi_gives_the_bits_of_sockets(net, count):
+    options = {"net": net, "steps": 5}
+    over_mpi = ranks("steps", count, **options)
+    assert "MPI" in over_mpi[0]["engine"]
+    over_sockets = launch.ranks("steps", count, **options)
+    assert {result["digest"] for result in over_mpi + over_sockets} == {over_mpi[0]["digest"]}
+    for one, other in zip(over_mpi, over_sockets, strict=True):
+        assert one["losses"] == other["losses"]
+
+
+def test_fit_over_mpi():
+    options = {"net": "mlp", "type": "float64"}
+    alone = launch.one("fit", **options)
+    for result in ranks("fit", 2, **options):
+        assert np.allclose(result["losses"], alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_all_end_where_a_rank_is_killed():
+    begun = time.monotonic()
+    done = run("fails", 2, {"net": "mlp", "of_last": {"ends_at": 5}})
+    assert done.returncode != 0
+    assert time.monotonic() - begun < 60
+    assert "rank" in (done.stdout + done.stderr).lower()
+
+
+def test_all_end_where_a_rank_is_silent():
+    begun = time.monotonic()
+    options = {"net": "mlp", "of_last": {"sleeps_at": 5, "seconds": 100}}
+    done = run("fails", 2, options, TRAINGRAPH_DISTRIBUTED_LIMIT="3")
+    assert time.monotonic() - begun < 60
+    assert "rank 1 has been silent for 3 s" in done.stdout + done.stderr
+    assert done.returncode != 0
+
+
+def test_another_library_is_refused(tmp_path):
+    (tmp_path / "none.so").write_bytes(b"no library")
+    path = str(tmp_path / "none.so")
+    done = run("fails", 2, {"net": "mlp"}, TRAINGRAPH_MPI_LIBRARY=path)
+    assert done.returncode != 0
+    assert "expected the library of TRAINGRAPH_MPI_LIBRARY but got" in done.stderr

@@ -1,0 +1,167 @@
+"""Ranks over sockets, beside one rank that has the rows of all of them."""
+
+import launch
+import numpy as np
+import pytest
+
+
+def mean_losses(results: list[launch.Result]) -> np.ndarray:
+    return np.mean([result["losses"] for result in results], axis=0)
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout"])
+def test_two_ranks_train_as_one(net, optimizer):
+    for data_type, tolerances in (
+        ("float64", [(50, 1e-9)]),
+        ("float32", [(10, 1e-4), (50, 1e-2)]),
+    ):
+        options = {"net": net, "optimizer": optimizer, "type": data_type}
+        alone = np.array(launch.one("steps", **options)["losses"])
+        results = launch.ranks("steps", **options)
+        found = mean_losses(results)
+        assert results[0]["digest"] == results[1]["digest"]
+        for count, tolerance in tolerances:
+            error = np.abs(found - alone)[:count] / np.abs(alone[:count])
+            assert error.max() < tolerance, (data_type, count, error.max())
+
+
+def assert_alike(results: list[launch.Result]) -> None:
+    assert len({result["digest"] for result in results}) == 1
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_first_gradients(reduction):
+    alone = launch.one("gradients", reduction=reduction)["gradients"]
+    assert len(alone) == 4
+    for result in launch.ranks("gradients", reduction=reduction):
+        for found, expected in zip(result["gradients"], alone, strict=True):
+            error = np.abs(np.subtract(found, expected)).max()
+            assert error <= 1e-5 * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_large_buckets(count):
+    """Parts of different sizes, arrays that lie in two of them, several buckets."""
+    options = {"net": "wide", "optimizer": "sgd", "steps": 4, "type": "float64"}
+    alone = launch.one("steps", **options)
+    results = launch.ranks("steps", count, **options)
+    assert_alike(results)
+    assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_the_same_bits_from_run_to_run():
+    options = {"net": "dropout", "steps": 10}
+    first, again = launch.ranks("steps", 4, **options), launch.ranks("steps", 4, **options)
+    assert_alike(first + again)
+    assert [result["losses"] for result in first] == [result["losses"] for result in again]
+
+
+def test_micro_batches_exchange_once():
+    options = {"net": "dropout", "micro_batches": 2, "steps": 10, "type": "float64"}
+    alone = launch.one("steps", **options)
+    results = launch.ranks("steps", **options)
+    assert_alike(results)
+    assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_running_statistics_are_the_same_on_all_ranks():
+    assert_alike(launch.ranks("steps", net="batch_norm", steps=5))
+
+
+@pytest.mark.parametrize("options", [{}, {"iterates": True}, {"samples": 3 * 24 + 1}])
+def test_fit_shards_batches(options):
+    """One rank of two has no row of a last batch of one."""
+    options = {"net": "dropout", "type": "float64", **options}
+    alone = launch.one("fit", **options)
+    results = launch.ranks("fit", **options)
+    assert_alike(results)
+    assert results[0]["asked"] == [1, 2, 3, 4]
+    assert results[1]["asked"] == []
+    for result in results:
+        for name in ("losses", "validations", "loss", "accuracy"):
+            assert np.allclose(result[name], alone[name], rtol=1e-9, atol=0), name
+        assert result["confusion"] == alone["confusion"]
+
+
+def test_all_ranks_stop_together(tmp_path):
+    options = {"net": "mlp", "optimizer": "sgd", "patience": 1, "epochs": 60}
+    alone = launch.one("fit", **options)
+    results = launch.ranks("fit", **options)
+    assert_alike(results)
+    assert {len(result["losses"]) for result in results} == {len(alone["losses"])}
+    assert len(alone["losses"]) < 60
+    file = tmp_path / "log.csv"
+    launch.ranks("fit", net="mlp", file=str(file))
+    assert len(file.read_text().splitlines()) == 1 + 4
+
+
+@pytest.mark.parametrize(
+    ("of_last", "text"),
+    [
+        ({"seed": 8}, "one seed on all ranks but got '7' on rank 0 and '8' on rank 1"),
+        ({"batch": 4}, "one batch size on all ranks but got '12' on rank 0 and '4' on rank 1"),
+        ({"optimizer": "sgd"}, "one optimizer on all ranks but got"),
+        ({"net": "dropout"}, "one program on all ranks but got"),
+    ],
+)
+def test_differences_are_refused(of_last, text):
+    for result in launch.ranks("fails", net="mlp", of_last=of_last):
+        assert result["error"] == "InvalidArgument"
+        assert text in result["text"]
+
+
+def test_other_rows_are_refused():
+    for result in launch.ranks("fails", net="mlp", of_last={"rows": 4}):
+        assert result["error"] == "DistributedError"
+        assert "the same number of rows on all ranks but rank" in result["text"]
+
+
+def test_a_rank_that_ends_is_named():
+    results = launch.started("fails", 3, {"net": "mlp", "of_last": {"ends_at": 5}})
+    assert results[2]["status"] == 3
+    for result in results[:2]:
+        assert result["error"] == "DistributedError"
+        assert "rank 2 has ended" in result["text"]
+        assert result["seconds"] < 30
+
+
+def test_a_silent_rank_is_named():
+    """It is ended by this test."""
+    results = launch.started(
+        "fails",
+        2,
+        {"net": "mlp", "of_last": {"sleeps_at": 5, "seconds": 4}},
+        TRAINGRAPH_DISTRIBUTED_LIMIT="2",
+    )
+    assert "rank 1 has been silent for 2 s" in results[0]["text"]
+    assert 2 <= results[0]["seconds"] < 30
+
+
+def test_a_rank_that_does_not_come_is_named():
+    variables = {"WORLD_SIZE": "3", "TRAINGRAPH_DISTRIBUTED_LIMIT": "2"}
+    results = launch.started("fails", 2, {"net": "mlp"}, **variables)
+    for result in results:
+        assert result["status"] == 1
+        assert "DistributedError" in result["output"]
+    assert "expected rank 2 of 3 within 2 s" in results[0]["output"]
+
+
+@pytest.mark.parametrize(
+    ("variables", "text"),
+    [
+        ({"RANK": "0", "WORLD_SIZE": "2"}, "but MASTER_ADDR is not set"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK of 0 to 1 but got '2'"),
+        ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE of 1 to"),
+    ],
+)
+def test_wrong_variables(variables, text):
+    done = launch.run_alone("fails", {"net": "mlp"}, variables)
+    assert done.returncode == 1
+    assert "InvalidArgument" in done.stderr
+    assert text in done.stderr
+
+
+def test_one_rank_without_a_launcher():
+    result = launch.one("steps", net="mlp", steps=1)
+    assert (result["rank"], result["size"], result["engine"]) == (0, 1, "none")
