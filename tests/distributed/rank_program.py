@@ -9,6 +9,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,18 @@ def gradients(options: Options, world: Any) -> Options:
     }
 
 
+class Batches:
+    """Of all ranks."""
+
+    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
+        self.x, self.y = x, y
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for first in range(0, len(self.x), ROWS):
+            part = slice(first, first + ROWS)
+            yield self.x[part], self.y[part]
+
+
 def fit(options: Options, world: Any) -> Options:
     """With a last batch that does not divide, and a validation that does not either."""
     model = network(options, world)
@@ -123,15 +136,15 @@ def fit(options: Options, world: Any) -> Options:
     validation = (x[:21], y[:21])
     metrics = ["top_2", "confusion_matrix"]
     arguments: Options = {"labels": y}
-    inputs: Any = x
+    inputs: Options = {"inputs": x}
     if options.get("iterates"):
         # The same batches on all ranks, each of which takes its rows.
-        inputs = [(x[k : k + ROWS], y[k : k + ROWS]) for k in range(0, len(x), ROWS)]
+        inputs = {"batches": Batches(x, y)}
         arguments = {}
     if options.get("file"):
         arguments["callbacks"] = [traingraph.CSVLog(path=options["file"])]
     epochs = model.fit(
-        inputs,
+        **inputs,
         **arguments,
         epochs=options.get("epochs", 4),
         validation=validation,
@@ -165,7 +178,10 @@ def fails(options: Options, world: Any) -> Options:
             if step == own.get("sleeps_at"):
                 time.sleep(own["seconds"])
                 return {}
-            model.execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]})
+            # Waits, so that the error is that of this step.
+            np.asarray(
+                model.execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]}).result
+            )
     except traingraph.Error as error:
         seconds = time.monotonic() - begun
         return {"error": type(error).__name__, "text": str(error), "seconds": seconds}

@@ -127,7 +127,6 @@ def test_a_rank_that_ends_is_named():
 
 
 def test_a_silent_rank_is_named():
-    """It is ended by this test."""
     results = launch.started(
         "fails",
         2,
