@@ -35,7 +35,9 @@ def run(scenario: str, count: int, options: launch.Result, **variables: str) -> 
 def ranks(scenario: str, count: int, **options: Any) -> list[launch.Result]:
     done = run(scenario, count, options)
     assert done.returncode == 0, done.stderr
-    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    # MPICH's launcher joins the lines of its ranks.
+    starts = [found.start() for found in re.finditer(r'\{"rank"', done.stdout)]
+    results = [json.JSONDecoder().raw_decode(done.stdout, start)[0] for start in starts]
     assert len(results) == count, done.stdout
     return sorted(results, key=lambda result: result["rank"])
 
@@ -62,10 +64,10 @@ def test_fit_over_mpi():
 def test_all_end_where_a_rank_is_killed():
     begun = time.monotonic()
     done = run("fails", 2, {"net": "mlp", "of_last": {"ends_at": 5}})
-    assert done.returncode != 0
     assert time.monotonic() - begun < 60
-    # Open MPI names the process by job and rank, MPICH by its status.
-    assert re.search(r"@\d+,1\]|EXIT CODE: 3", done.stdout + done.stderr)
+    # Open MPI names the process by job and rank; MPICH gives its status and says nothing.
+    assert done.returncode == 3
+    assert re.search(r"@\d+,1\]", done.stdout + done.stderr) or not done.stderr
 
 
 def test_all_end_where_a_rank_is_silent():
