@@ -1,11 +1,11 @@
-# Every file of src/backends/cpu/isa is compiled once per level, into the namespace that
+# Every source below src/backends/cpu/isa is compiled once per level, into the namespace that
 # TRAINGRAPH_ISA names. Sets isa_libraries, lowest level first.
 
 set(isa_flags_v2 -march=x86-64-v2)
 set(isa_flags_v3 -march=x86-64-v3)
 set(isa_flags_v4 -march=x86-64-v4 -mprefer-vector-width=512)
 
-file(GLOB isa_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cpu/isa/*.cpp")
+file(GLOB_RECURSE isa_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/cpu/isa/*.cpp")
 set(isa_libraries "")
 if(isa_sources)
   foreach(level IN LISTS TRAINGRAPH_ISA_LEVELS)

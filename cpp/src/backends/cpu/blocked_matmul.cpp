@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/isa/blocked_product.h"
+#include "backends/cpu/isa/products/blocked_product.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/matmul_cut.h"
 #include "backends/cpu/matmul_problem.h"

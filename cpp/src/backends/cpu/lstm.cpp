@@ -7,7 +7,7 @@
 
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa/lstm.h"
-#include "backends/cpu/isa/matrix.h"
+#include "backends/cpu/isa/products/matrix.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/lstm_functions.h"
 #include "backends/cpu/parallel.h"

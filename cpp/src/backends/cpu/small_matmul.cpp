@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/isa/matrix.h"
+#include "backends/cpu/isa/products/matrix.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "ir/epilogue.h"

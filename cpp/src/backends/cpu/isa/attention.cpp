@@ -8,7 +8,7 @@
 
 #include "backends/cpu/isa/class_rows.h"
 #include "backends/cpu/isa/math.h"
-#include "backends/cpu/isa/tile_product.h"
+#include "backends/cpu/isa/products/tile_product.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 

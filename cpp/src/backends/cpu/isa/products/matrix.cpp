@@ -1,6 +1,6 @@
 // Matrix products small enough to stay in the caches. Columns go in panels of a few vectors, rows
 // in groups whose sums stay in registers; elements of a are broadcast.
-#include "backends/cpu/isa/matrix.h"
+#include "backends/cpu/isa/products/matrix.h"
 
 #include "backends/cpu/isa/vector.h"
 
@@ -10,7 +10,7 @@ namespace {
 // Sums of one tile: kRows * kVectors of the 32 or 16 vector registers.
 constexpr int kTallRows = kLanes == 16 ? 8 : 6;  // with two vectors
 constexpr int kFlatRows = kLanes == 16 ? 4 : 3;  // with four
-constexpr int kPanelVectors = 4;
+constexpr int kMostVectors = 4;
 constexpr int kDotRows = kLanes == 16 ? 4 : 2;
 
 TRAINGRAPH_INLINE Vector finished(Vector sum, float alpha, Vector bias, bool relu) {
@@ -141,7 +141,7 @@ void panel(const MatrixProduct& p, const float* a, const float* b, const float* 
            std::int64_t column, std::int64_t columns, float* packed) {
   while (columns > 0) {
     // Few rows take as many columns as there are registers.
-    const int most = p.order_rows <= kFlatRows ? kPanelVectors : 2;
+    const int most = p.order_rows <= kFlatRows ? kMostVectors : 2;
     const std::int64_t vectors = columns >= most * kLanes ? most : (columns + kLanes - 1) / kLanes;
     const std::int64_t width = columns < vectors * kLanes ? columns : vectors * kLanes;
     const Partial last(width - (vectors - 1) * kLanes);
@@ -245,6 +245,6 @@ void dots(const MatrixProduct& p, const float* a, const float* b, const float* b
 }  // namespace
 
 extern const MatrixLoops matrix_loops;
-const MatrixLoops matrix_loops{kPanelVectors * kLanes, panel, dots};
+const MatrixLoops matrix_loops{kMostVectors * kLanes, panel, dots};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

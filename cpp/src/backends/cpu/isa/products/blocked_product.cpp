@@ -1,0 +1,183 @@
+// Products of matrices beyond the caches. A block of a is packed so that it stays in the second
+// cache, and some panels of b's columns so that each is in the nearest one while all rows of the
+// block pass over it. A tile of c stays in registers over a block of K.
+#include "backends/cpu/isa/products/blocked_product.h"
+
+#include "backends/cpu/isa/products/packing.h"
+
+namespace traingraph::cpu::TRAINGRAPH_ISA {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr bool kPreferred = false;  // oneDNN's were measured, these never
+#else
+constexpr bool kPreferred = true;
+#endif
+
+TRAINGRAPH_INLINE Vector scaled(Vector sum, float alpha, Vector bias, bool relu) {
+  sum = sum * alpha + bias;
+  return relu ? (sum < 0.0f ? Vector{} : sum) : sum;
+}
+
+// What a tile's sums over one block of K become.
+struct TileEnd {
+  std::int64_t row, column, columns;  // of the block
+  bool first, last;                   // blocks of K
+};
+
+// A part of a row of c: `sum` of this block of K and what is there from those before.
+TRAINGRAPH_INLINE void end_row(const BlockedProduct& p, const TileEnd& end, std::int64_t row,
+                               std::int64_t column, Vector sum, const Partial* partial) {
+  float* const to = p.c + row * p.c_row + column;
+  if (!end.first) sum += partial != nullptr ? partial->load(to) : load(to);
+  if (end.last) {
+    Vector bias{};
+    if (p.bias != nullptr) {
+      bias = partial != nullptr ? partial->load(p.bias + column) : load(p.bias + column);
+    }
+    sum = scaled(sum, p.alpha, bias, p.relu);
+  }
+  if (partial != nullptr) {
+    partial->store(to, sum);
+  } else {
+    store(to, sum);
+  }
+}
+
+void end_row_wide(const BlockedProduct& p, const TileEnd& end, std::int64_t row,
+                  std::int64_t column, Vector sum, std::int64_t count) {
+  double* const to = p.sums + row * p.c_row + column;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = (end.first ? 0.0 : to[i]) + static_cast<double>(sum[i]);
+  }
+}
+
+// a (K, kRows) and b (K, kPanelColumns), packed.
+template <int kRows>
+void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const float* b,
+                  TileEnd end) {
+  Vector sums[kRows][kPanelVectors]{};
+  if (p.sums == nullptr) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      __builtin_prefetch(p.c + (end.row + r) * p.c_row + end.column, 1);
+    }
+  }
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < k; ++i, a += kRows, b += kPanelColumns) {
+    Vector right[kPanelVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kPanelVectors; ++v) right[v] = load(b + v * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const float factor = a[r];
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v) sums[r][v] += factor * right[v];
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kPanelVectors; ++v) {
+    const std::int64_t column = end.column + v * kLanes;
+    const std::int64_t left = end.columns - v * kLanes;
+    if (left <= 0) return;
+    if (p.sums != nullptr) {
+      const std::int64_t count = left < kLanes ? left : kLanes;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        end_row_wide(p, end, end.row + r, column, sums[r][v], count);
+      }
+    } else if (left >= kLanes) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        end_row(p, end, end.row + r, column, sums[r][v], nullptr);
+      }
+    } else {
+      const Partial partial(left);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        end_row(p, end, end.row + r, column, sums[r][v], &partial);
+      }
+    }
+  }
+}
+
+using BlockedTile = void (*)(const BlockedProduct&, std::int64_t, const float*, const float*,
+                             TileEnd);
+
+template <int... kRows>
+constexpr BlockedTile blocked_tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
+  constexpr BlockedTile all[] = {blocked_tile<kRows + 1>...};
+  return all[rows - 1];
+}
+
+// Of any product within these extents: a shorter K may have longer blocks.
+std::int64_t blocked_scratch_floats(std::int64_t m, std::int64_t n, std::int64_t k) {
+  const std::int64_t block = k < kInner ? k : kInner;
+  const std::int64_t panels = (n + kPanelColumns - 1) / kPanelColumns;
+  return packed_a_floats(m, block) + (panels < kPanels ? panels : kPanels) * kPanelColumns * block;
+}
+
+// `scratch` begins a cache line.
+void blocked_multiply(const BlockedProduct& p, float* scratch) {
+  const RowGroups groups(p.m);
+  const std::int64_t block = inner_block(p.k);
+  float* const packed_a = scratch;
+  float* const packed_b = scratch + packed_a_floats(p.m, block);
+  for (std::int64_t first = 0; first < p.k; first += block) {
+    const std::int64_t k = p.k - first < block ? p.k - first : block;
+    pack_a(p, groups, first, k, packed_a);
+    for (std::int64_t j = 0; j < p.n; j += kPanelColumns) {
+      const std::int64_t panel = j / kPanelColumns % kPanels, left = p.n - j;
+      if (panel == 0) {
+        constexpr std::int64_t kMost = kPanels * kPanelColumns;
+        pack_b(p, first, k, j, left < kMost ? left : kMost, packed_b);
+      }
+      PanelFetch fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
+      for (std::int64_t group = 0; group < groups.count; ++group) {
+        fetch.take_turn();
+        const TileEnd end{groups.begin(group), j, left < kPanelColumns ? left : kPanelColumns,
+                          first == 0, first + k == p.k};
+        blocked_tile_for(groups.size(group), std::make_integer_sequence<int, kGroupRows>{})(
+            p, k, packed_a + groups.packed(group, k), packed_b + panel * k * kPanelColumns, end);
+      }
+    }
+  }
+}
+
+// At most a vector of columns.
+template <class Number>
+TRAINGRAPH_INLINE void add_vector(const Number* rows, std::int64_t parts, std::int64_t apart,
+                                  float alpha, const float* bias, bool relu, std::int64_t columns,
+                                  float* c) {
+  Number sums[kLanes]{};
+  float narrow[kLanes];
+  for (std::int64_t part = 0; part < parts; ++part) {
+    for (std::int64_t i = 0; i < columns; ++i) sums[i] += rows[part * apart + i];
+  }
+  for (std::int64_t i = 0; i < kLanes; ++i) narrow[i] = static_cast<float>(sums[i]);
+  const Partial partial(columns);
+  const Vector shift = bias == nullptr ? Vector{} : partial.load(bias);
+  partial.store(c, scaled(load(narrow), alpha, shift, relu));
+}
+
+template <class Number>
+void add_parts(const Number* rows, std::int64_t parts, std::int64_t apart, float alpha,
+               const float* bias, bool relu, std::int64_t columns, float* c) {
+  std::int64_t j = 0;
+  for (; j + kLanes <= columns; j += kLanes) {
+    add_vector(rows + j, parts, apart, alpha, bias == nullptr ? nullptr : bias + j, relu, kLanes,
+               c + j);
+  }
+  if (j == columns) return;
+  add_vector(rows + j, parts, apart, alpha, bias == nullptr ? nullptr : bias + j, relu, columns - j,
+             c + j);
+}
+
+}  // namespace
+
+extern const BlockedProductLoops blocked_product_loops;
+const BlockedProductLoops blocked_product_loops{
+    kPreferred,       kPanelColumns,    blocked_scratch_floats,
+    blocked_multiply, add_parts<float>, add_parts<double>};
+
+}  // namespace traingraph::cpu::TRAINGRAPH_ISA
