@@ -104,7 +104,8 @@ def unknown(text: str) -> list[str]:
         if cls is None or (member != "md" and not hasattr(cls, member)):
             wrong.append(f"{owner}.{member}")
     for owner, member in re.findall(r"\btraingraph::(\w+)(?:::(\w+))?", text):
-        declared = rf"\b(class|struct|enum class|using|TensorPtr|TRAINGRAPH_API)\b.*\b{owner}\b"
+        kinds = "class|struct|enum class|namespace|using|TensorPtr|TRAINGRAPH_API"
+        declared = rf"\b({kinds})\b.*\b{owner}\b"
         if not re.search(declared, HEADERS) or (
             member and not re.search(rf"\b{member}\b", HEADERS)
         ):

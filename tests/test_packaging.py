@@ -85,7 +85,7 @@ def test_example_trains_with_each_form(trees: dict[str, Path], form: str, tmp_pa
 
 @pytest.mark.packaging
 def test_onednn_is_the_chosen_one(trees: dict[str, Path]) -> None:
-    """The package's copy is private; the system's is found where it was; without it there is none."""
+    """The package's copy is private, the system's stays where it was."""
     core = "lib/libtraingraph.so"
     private = {form: (trees[form] / "lib/libtraingraph_dnnl.so").exists() for form in trees}
     assert private == {"shared": True, "static": True, "system": False, "without": False}

@@ -22,5 +22,7 @@ answer_words(*_GRAPHS, _core.MLCExecution, _core.MLCTensor, _core.MLCOptimizer)
 answer_calls_and_settings(*_GRAPHS)
 if not TYPE_CHECKING:
     __getattr__ = missing_name(
-        __name__, [*__all__, "distributed", "nn", "mps", "augment", "tensorboard"], {"nn": nn.__all__}
+        __name__,
+        [*__all__, "distributed", "nn", "mps", "augment", "tensorboard"],
+        {"nn": nn.__all__},
     )

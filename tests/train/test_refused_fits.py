@@ -400,11 +400,11 @@ def test_a_fit_within_a_fit_of_the_same_graph(where: str) -> None:
 # --- resuming ------------------------------------------------------------------------------------
 
 RESUMED = {
-    "fewer samples": dict(inputs={"x": X[:40]}),
-    "another batch size": dict(batch_size=5),
-    "fewer epochs": dict(epochs=1),
-    "another early stopping": dict(callbacks=[tg.EarlyStopping(patience=2)]),
-    "wrong labels of a validation": dict(validation=(X[:3], np.full(3, 99, np.int32))),
+    "fewer samples": {"inputs": {"x": X[:40]}},
+    "another batch size": {"batch_size": 5},
+    "fewer epochs": {"epochs": 1},
+    "another early stopping": {"callbacks": [tg.EarlyStopping(patience=2)]},
+    "wrong labels of a validation": {"validation": (X[:3], np.full(3, 99, np.int32))},
 }
 
 
@@ -415,7 +415,7 @@ def test_a_refused_resume_leaves_the_graph(changed: dict[str, Any], tmp_path: Pa
     network = model()
     network.fit(*TRAINED, epochs=3)
     before = network.state()
-    given: dict[str, Any] = dict(epochs=4, resume=path) | changed
+    given: dict[str, Any] = {"epochs": 4, "resume": path} | changed
     inputs = given.pop("inputs", {}).get("x", TRAINED[0])
     with pytest.raises((ValueError, IndexError)):
         network.fit(inputs, TRAINED[1][: len(inputs)], **given)
@@ -428,7 +428,7 @@ def test_a_callback_with_a_call_nobody_makes() -> None:
         def __call__(self, epoch: tg.Epoch) -> bool:
             return epoch.number < 1
 
-    refused({"callbacks": [Mine()]}, "Mine, whose __call__ nobody would run", TypeError)
+    refused({"callbacks": [Mine(patience=2)]}, "Mine, whose __call__ nobody would run", TypeError)
 
 
 @pytest.mark.parametrize(

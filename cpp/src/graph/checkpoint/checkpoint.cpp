@@ -14,13 +14,13 @@
 
 #include "graph/checkpoint/checkpoint_contents.h"
 #include "graph/checkpoint/fit_entries.h"
-#include "graph/checkpoint/load_checkpoint.h"
 #include "graph/checkpoint/safetensors.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/lowering/lowering.h"
 #include "graph/run/executor.h"
 #include "graph/run/update_count.h"
 #include "graph/state/graph_state.h"
+#include "graph/state/load_checkpoint.h"
 #include "graph/state/own_metadata.h"
 #include "runtime/memory/parameter_store.h"
 

@@ -245,8 +245,7 @@ class AreaUnderCurve final : public Metric {
   std::vector<std::pair<double, bool>> scores_;
 };
 
-// Samples by the class of the label, a row each, and the class predicted. A sample whose prediction
-// is NaN has none, and makes all counts NaN.
+// Samples by the class of the label, a row each, and the class predicted, which NaN has not.
 class ConfusionMatrix final : public Metric {
  public:
   explicit ConfusionMatrix(LossType type) : type_(type) {}
@@ -277,10 +276,7 @@ class ConfusionMatrix final : public Metric {
 
  private:
   void count(std::int64_t label, std::int64_t found) {
-    if (found == kNoClass)
-      std::ranges::fill(counts_, kNone);
-    else
-      ++counts_[static_cast<std::size_t>(label * classes_ + found)];
+    if (found != kNoClass) ++counts_[static_cast<std::size_t>(label * classes_ + found)];
   }
 
   LossType type_;

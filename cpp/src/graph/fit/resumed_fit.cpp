@@ -11,8 +11,8 @@
 
 #include <traingraph/errors.h>
 
-#include "graph/checkpoint/load_checkpoint.h"
 #include "graph/run/executor.h"
+#include "graph/state/load_checkpoint.h"
 
 namespace traingraph {
 namespace {
