@@ -102,7 +102,8 @@ void SubmissionOrder::place_in_step(Job& job) const {
     job.run = summed + 1 == count ? Run::step_by_phases : Run::forward_and_gradient;
   if (runs_gradient(job.run)) {
     ++job.after.summed;
-    job.after.rows += job.global.all;
+    // Without an axis of samples one row stands for the whole: it counts none.
+    if (job.global.rows == job.rows) job.after.rows += job.global.all;
   }
   // Without an optimizer a full sum is read and then begun again.
   const bool full = job.after.summed == count && graph_.optimizer == nullptr;
