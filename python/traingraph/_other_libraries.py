@@ -8,7 +8,9 @@ _LIBRARIES = {"flax", "jax", "keras", "lightning", "tensorflow", "tf_keras", "to
 
 def meant_by_object(value: object) -> str | None:
     """Of an object or a function; "" where nobody can tell, None for what is of no such library."""
-    kinds = [value] if hasattr(value, "__qualname__") else type(value).__mro__
+    # Asked of the type: an object's own attributes are code of its own, which need not end.
+    is_named = isinstance(value, type) or "__qualname__" in vars(type(value))
+    kinds = [value] if is_named else type(value).__mro__
     names = [
         str(getattr(kind, "__name__", "")) for kind in kinds if _package_of(kind) in _LIBRARIES
     ]
