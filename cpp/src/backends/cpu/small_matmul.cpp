@@ -5,6 +5,7 @@
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/isa/products/matrix.h"
 #include "backends/cpu/isa_select.h"
+#include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/parallel.h"
 #include "ir/epilogue.h"
 #include "ir/extents.h"
@@ -35,10 +36,6 @@ Extents extents_of(const ir::Graph& graph, const ir::Node& node) {
   return {element_count(y) / std::max<std::int64_t>(1, m * n), m, n, k};
 }
 
-bool is_bias(const Shape& shape, std::int64_t columns) {
-  return !shape.empty() && shape.back() == columns && element_count(shape) == columns;
-}
-
 Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (ir::ValueId id : node.inputs) {
     if (graph.type(id).data_type != DataType::kFloat32) {
@@ -59,7 +56,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const std::optional<ir::AddReluEpilogue> epilogue =
       ir::add_relu_epilogue_of(attributes_of(node).epilogue);
   if (!epilogue) return Support::no("hand-written matrix loops end with a bias and relu at most");
-  if (epilogue->adds && !is_bias(graph.type(node.inputs[2]).shape, e.n)) {
+  if (epilogue->adds && !is_bias_of_columns(graph.value(node.inputs[2]), e.n)) {
     return Support::no("hand-written matrix loops add a row of " + std::to_string(e.n));
   }
   return {};
@@ -69,9 +66,8 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
            const std::vector<ir::ValueId>& extra) {
   const std::optional<ir::AddReluEpilogue> epilogue = ir::add_relu_epilogue_of(list);
   if (!epilogue || list.empty() || !attributes_of(node).epilogue.empty()) return false;
-  return !epilogue->adds ||
-         (extra.size() == 1 && graph.type(extra[0]).data_type == DataType::kFloat32 &&
-          is_bias(graph.type(extra[0]).shape, extents_of(graph, node).n));
+  return !epilogue->adds || (extra.size() == 1 &&
+                             is_bias_of_columns(graph.value(extra[0]), extents_of(graph, node).n));
 }
 
 class SmallMatmul final : public Kernel {

@@ -3,6 +3,7 @@
 #include "backends/cpu/isa/lstm.h"
 
 #include "backends/cpu/isa/math.h"
+#include "backends/cpu/isa/products/product_vectors.h"
 #include "backends/cpu/isa/vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
@@ -127,20 +128,7 @@ void pack(const float* weights, std::int64_t hidden, std::int64_t first, float* 
   for (std::int64_t gate = 0; gate < 4; ++gate) {
     const float* const from = weights + (gate * hidden + first) * hidden;
     float* const to = packed + gate / 2 * hidden * width + gate % 2 * kLanes;
-    std::int64_t k = 0;
-    for (; k + kLanes <= hidden; k += kLanes) {
-      Vector rows[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) rows[i] = i < units ? load(from + i * hidden + k) : Vector{};
-      transpose(rows);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) store(to + (k + i) * width, rows[i]);
-    }
-    for (; k < hidden; ++k) {
-      for (std::int64_t i = 0; i < kLanes; ++i) {
-        to[k * width + i] = i < units ? from[i * hidden + k] : 0.0f;
-      }
-    }
+    pack_transposed(from, hidden, units, hidden, to, width);
   }
 }
 

@@ -4,6 +4,7 @@
 #include "backends/cpu/isa/products/blocked_product.h"
 
 #include "backends/cpu/isa/products/packing.h"
+#include "backends/cpu/isa/products/product_vectors.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -13,11 +14,6 @@ constexpr bool kPreferred = false;  // oneDNN's were measured, these never
 #else
 constexpr bool kPreferred = true;
 #endif
-
-TRAINGRAPH_INLINE Vector scaled(Vector sum, float alpha, Vector bias, bool relu) {
-  sum = sum * alpha + bias;
-  return relu ? (sum < 0.0f ? Vector{} : sum) : sum;
-}
 
 // What a tile's sums over one block of K become.
 struct TileEnd {
@@ -35,7 +31,7 @@ TRAINGRAPH_INLINE void end_row(const BlockedProduct& p, const TileEnd& end, std:
     if (p.bias != nullptr) {
       bias = partial != nullptr ? partial->load(p.bias + column) : load(p.bias + column);
     }
-    sum = scaled(sum, p.alpha, bias, p.relu);
+    sum = finished(sum, p.alpha, bias, p.relu);
   }
   if (partial != nullptr) {
     partial->store(to, sum);
@@ -157,7 +153,7 @@ TRAINGRAPH_INLINE void add_vector(const Number* rows, std::int64_t parts, std::i
   for (std::int64_t i = 0; i < kLanes; ++i) narrow[i] = static_cast<float>(sums[i]);
   const Partial partial(columns);
   const Vector shift = bias == nullptr ? Vector{} : partial.load(bias);
-  partial.store(c, scaled(load(narrow), alpha, shift, relu));
+  partial.store(c, finished(load(narrow), alpha, shift, relu));
 }
 
 template <class Number>

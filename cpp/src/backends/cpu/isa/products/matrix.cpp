@@ -2,7 +2,7 @@
 // in groups whose sums stay in registers; elements of a are broadcast.
 #include "backends/cpu/isa/products/matrix.h"
 
-#include "backends/cpu/isa/vector.h"
+#include "backends/cpu/isa/products/product_vectors.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -12,11 +12,6 @@ constexpr int kTallRows = kLanes == 16 ? 8 : 6;  // with two vectors
 constexpr int kFlatRows = kLanes == 16 ? 4 : 3;  // with four
 constexpr int kMostVectors = 4;
 constexpr int kDotRows = kLanes == 16 ? 4 : 2;
-
-TRAINGRAPH_INLINE Vector finished(Vector sum, float alpha, Vector bias, bool relu) {
-  sum = sum * alpha + bias;
-  return relu ? (sum < 0.0f ? Vector{} : sum) : sum;
-}
 
 // Rows a[0 … kRows), kVectors vectors of columns. `b` steps by b_row along K. kSets sums of every
 // kSets-th term each are added in the end.
@@ -117,23 +112,7 @@ void all_rows(const MatrixProduct& p, const float* a, const float* b, std::int64
 void pack(const float* b, std::int64_t columns, std::int64_t inner, std::int64_t width,
           float* packed) {
   for (std::int64_t j = 0; j < width; j += kLanes) {
-    const std::int64_t filled = columns - j < kLanes ? columns - j : kLanes;
-    std::int64_t k = 0;
-    for (; k + kLanes <= inner; k += kLanes) {
-      Vector rows[kLanes];
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) {
-        rows[i] = i < filled ? load(b + (j + i) * inner + k) : Vector{};
-      }
-      transpose(rows);
-#pragma GCC unroll 16
-      for (int i = 0; i < kLanes; ++i) store(packed + (k + i) * width + j, rows[i]);
-    }
-    for (; k < inner; ++k) {
-      for (std::int64_t i = 0; i < kLanes; ++i) {
-        packed[k * width + j + i] = i < filled ? b[(j + i) * inner + k] : 0.0f;
-      }
-    }
+    pack_transposed(b + j * inner, inner, columns - j, inner, packed + j, width);
   }
 }
 

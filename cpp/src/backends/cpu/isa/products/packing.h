@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "backends/cpu/isa/products/blocked_product.h"
-#include "backends/cpu/isa/vector.h"
+#include "backends/cpu/isa/products/product_vectors.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
@@ -133,17 +133,11 @@ inline void pack_b_transposed(const float* b, std::int64_t inner, std::int64_t c
   for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
     const std::int64_t filled = columns - j;
     const float* const from = b + j * column;
-    std::int64_t i = 0;
-    for (; inner == 1 && i + kLanes <= k; i += kLanes) {
-      Vector rows[kLanes];
-#pragma GCC unroll 16
-      for (int r = 0; r < kLanes; ++r)
-        rows[r] = r < filled ? load(from + r * column + i) : Vector{};
-      transpose(rows);
-#pragma GCC unroll 16
-      for (int r = 0; r < kLanes; ++r) store(to + (i + r) * kPanelColumns + j, rows[r]);
+    if (inner == 1) {
+      pack_transposed(from, column, filled, k, to + j, kPanelColumns);
+      continue;
     }
-    for (; i < k; ++i) {
+    for (std::int64_t i = 0; i < k; ++i) {
       for (std::int64_t r = 0; r < kLanes; ++r) {
         to[i * kPanelColumns + j + r] = r < filled ? from[r * column + i * inner] : 0.0f;
       }
