@@ -146,7 +146,10 @@ class Differences {
               const std::string& why_missing = "") {
     expected_.insert(name);
     const auto found = values_.tensors.find(name);
-    if (found == values_.tensors.end()) return add("missing: '" + name + "'" + why_missing);
+    if (found == values_.tensors.end()) {
+      if (name.starts_with(kOfOptimizer)) ++of_buffers_;
+      return add("missing: '" + name + "'" + why_missing);
+    }
     const StoredTensor& got = found->second;
     if (got.data.data_type != type) {
       add("'" + name + "': expected " + traingraph::name(type) + " but got " + got.type);
@@ -184,12 +187,15 @@ class Differences {
       if (expected_.contains(name)) continue;
       if (!ignores_training || !is_of_training(name)) {
         add("unexpected: '" + name + "'");
+        if (!name.starts_with(kOfOptimizer)) continue;
+        ++of_buffers_;
+        has_other_buffers_ = true;
       } else if (values_.file != nullptr && !is_safetensors_type(tensor.type)) {
         add("'" + name + "': expected a type of the format but got " + tensor.type);
       }
     }
     if (count_ == 0) return;
-    if (buffers_differ_ && are_all_buffers_) {
+    if (has_other_buffers_ && of_buffers_ == count_) {
       text_ +=
           "\n  they are of another optimizer; load_state({name: state[name] for name in "
           "named_parameters()}) takes the weights alone";
@@ -203,18 +209,14 @@ class Differences {
   void add(const std::string& text) {
     text_ += "\n  " + text;
     ++count_;
-    const bool is_other = text.starts_with("unexpected: '" + std::string(kOfOptimizer));
-    const bool is_missing = text.starts_with("missing: '" + std::string(kOfOptimizer));
-    buffers_differ_ = buffers_differ_ || is_other;
-    are_all_buffers_ = are_all_buffers_ && (is_other || is_missing);
   }
 
   const Values& values_;
   std::set<std::string> expected_;
   std::string text_;
   int count_ = 0;
-  bool buffers_differ_ = false;  // there are some that this optimizer has not
-  bool are_all_buffers_ = true;
+  int of_buffers_ = 0;              // of these, optimizer buffers that only one side has
+  bool has_other_buffers_ = false;  // some that this optimizer has not
 };
 
 void check(const Values& values, const Contents& contents, const GraphState& state) {

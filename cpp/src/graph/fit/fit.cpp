@@ -191,8 +191,10 @@ class Fit {
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
     check_files(arguments_, goes_on);
     check_validation();
-    if (goes_on) resume(*arguments_.resume);
-    if (goes_on) return resume_callbacks();
+    if (goes_on) {
+      resume(*arguments_.resume);
+      return resume_callbacks();
+    }
     place_.callbacks = placed_callbacks(arguments_);
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->begin(graph_);
     state_.fit_place->set(nullptr);

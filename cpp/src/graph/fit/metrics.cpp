@@ -85,56 +85,57 @@ void each_position(const TensorData& predictions, const TensorData& labels, cons
   }
 }
 
-class Share : public Metric {
+// The mean of numbers; NaN if one is, or if there are none.
+class Mean : public Metric {
  public:
-  MetricValue value() const override {
-    return {{}, {all_ == 0 ? kNone : right_ / static_cast<double>(all_)}};
-  }
+  MetricValue value() const override { return {{}, {sum_ / static_cast<double>(all_)}}; }
   bool has_counted() const override { return all_ > 0; }
-  std::vector<double> counted() const override { return {right_, static_cast<double>(all_)}; }
+  std::vector<double> counted() const override { return {sum_, static_cast<double>(all_)}; }
   void forget() override {
-    right_ = 0;
+    sum_ = 0;
     all_ = 0;
   }
   void add(const std::vector<double>& counted) override {
-    right_ += counted[0];
+    sum_ += counted[0];
     all_ += static_cast<std::int64_t>(counted[1]);
   }
 
  protected:
-  void count_one(bool is_number, bool is_right) {
+  void add_one(double number) {
+    sum_ += number;
     ++all_;
-    right_ += !is_number ? kNone : is_right ? 1 : 0;
   }
+  // Of a prediction, which is none where it is NaN.
+  void add_one(bool is_number, bool is_right) { add_one(!is_number ? kNone : is_right ? 1 : 0); }
 
  private:
-  double right_ = 0;  // NaN with a prediction that is
+  double sum_ = 0;
   std::int64_t all_ = 0;
 };
 
 // The largest logit against the class of the label.
-class ClassAccuracy final : public Share {
+class ClassAccuracy final : public Mean {
  public:
   void count(const TensorData& predictions, const TensorData& labels) override {
     each_position(predictions, labels, [&](std::int64_t label, std::int64_t found, const auto&) {
-      count_one(found != kNoClass, label == found);
+      add_one(found != kNoClass, label == found);
     });
   }
 };
 
 // Each logit's sign against a label of 0 or 1.
-class SignAccuracy final : public Share {
+class SignAccuracy final : public Mean {
  public:
   void count(const TensorData& predictions, const TensorData& labels) override {
     const std::vector<double> logits = numbers_of(predictions), given = numbers_of(labels);
     for (std::size_t k = 0; k < logits.size(); ++k) {
-      count_one(!std::isnan(logits[k]), (logits[k] > 0) == (given[k] > 0.5));
+      add_one(!std::isnan(logits[k]), (logits[k] > 0) == (given[k] > 0.5));
     }
   }
 };
 
 // Whether fewer than k logits are above that of the label's class.
-class TopAccuracy final : public Share {
+class TopAccuracy final : public Mean {
  public:
   explicit TopAccuracy(std::int64_t k) : k_(k) {}
   void count(const TensorData& predictions, const TensorData& labels) override {
@@ -143,7 +144,7 @@ class TopAccuracy final : public Share {
                   [&](std::int64_t label, std::int64_t found, const auto& logit) {
                     std::int64_t above = 0;
                     for (std::int64_t c = 0; c < classes; ++c) above += logit(c) > logit(label);
-                    count_one(found != kNoClass, above < k_);
+                    add_one(found != kNoClass, above < k_);
                   });
   }
 
@@ -152,7 +153,7 @@ class TopAccuracy final : public Share {
 };
 
 // The mean of |difference|^power over all numbers.
-class MeanError final : public Metric {
+class MeanError final : public Mean {
  public:
   MeanError(std::string subject, int power) : subject_(std::move(subject)), power_(power) {}
   void check(const Shape& predictions, const Shape& labels) const override {
@@ -164,26 +165,13 @@ class MeanError final : public Metric {
     const std::vector<double> found = numbers_of(predictions), given = numbers_of(labels);
     for (std::size_t k = 0; k < found.size(); ++k) {
       const double difference = std::abs(found[k] - given[k]);
-      sum_ += power_ == 2 ? difference * difference : difference;
+      add_one(power_ == 2 ? difference * difference : difference);
     }
-    all_ += static_cast<std::int64_t>(found.size());
-  }
-  MetricValue value() const override { return {{}, {sum_ / static_cast<double>(all_)}}; }
-  std::vector<double> counted() const override { return {sum_, static_cast<double>(all_)}; }
-  void forget() override {
-    sum_ = 0;
-    all_ = 0;
-  }
-  void add(const std::vector<double>& counted) override {
-    sum_ += counted[0];
-    all_ += static_cast<std::int64_t>(counted[1]);
   }
 
  private:
   std::string subject_;
   int power_;
-  double sum_ = 0;
-  std::int64_t all_ = 0;
 };
 
 // The chance that a sample of class 1 has a higher score than one of class 0, ties half: the score
