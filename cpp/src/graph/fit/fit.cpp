@@ -31,31 +31,6 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kMostEpochs = std::numeric_limits<int>::max();
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int64_t>::max();
 
-// A seed that a checkpoint has as a negative number could not be given to a fit.
-constexpr std::uint64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
-
-// Of the next step: the time steps of those that were submitted are counted.
-void set_rate(Optimizer& optimizer, const RateSchedule& schedule) {
-  optimizer.set_learning_rate(static_cast<float>(schedule(optimizer.time_step() - 1)));
-}
-
-// Two would train in between each other's steps, and a graph remembers one place.
-class OnlyFit {
- public:
-  explicit OnlyFit(KeptFitPlace& place) : place_(place) {
-    if (place_.begin_run()) return;
-    throw InvalidArgument(
-        "[fit] expected no other fit of this graph, which one runs already: in its callbacks and "
-        "batches execute() trains a step");
-  }
-  ~OnlyFit() { place_.end_run(); }
-  OnlyFit(const OnlyFit&) = delete;
-  OnlyFit& operator=(const OnlyFit&) = delete;
-
- private:
-  KeptFitPlace& place_;
-};
-
 class Fit {
  public:
   Fit(TrainingGraph& graph, GraphState& state, const FitArguments& arguments)
@@ -116,7 +91,7 @@ class Fit {
     progress_.all_steps = (samples.count() + batch - 1) / batch;
     place_.samples = samples.count();
     place_.batch_size = validation_batch_ = batch;
-    take_order();
+    set_order(place_, state_, arguments_, progress_.all_steps);
     state_.current_executor("fit")->check_none_is_missing(
         batch_of_rank(state_, samples, 0, batch).arguments, {.call = "fit"});
     if (place_.shuffle_seed) {
@@ -128,34 +103,13 @@ class Fit {
     source_ = std::make_unique<ArrayBatches>(state_, std::move(samples), batch);
   }
 
-  // Without a seed of its own the graph says how many epochs its forward passes are: a checkpoint
-  // has both.
-  void take_order() {
-    place_.order = arguments_.first_epoch;
-    place_.shuffle_seed = arguments_.shuffle_seed;
-    if (!arguments_.shuffle) {
-      if (!arguments_.shuffle_seed) return;
-      throw InvalidArgument("[fit] expected no shuffle_seed where shuffle is off but got " +
-                            std::to_string(*arguments_.shuffle_seed));
-    }
-    if (arguments_.shuffle_seed) return;
-    state_.current_executor("fit")->run_between([&] {
-      const std::lock_guard lock(structure());
-      place_.shuffle_seed = state_.random_seed & kMostSeed;
-      place_.order = *state_.forward_count * state_.micro_batches / progress_.all_steps + 1;
-    });
-  }
-
   void take_validation() {
     if (arguments_.validation) {
-      try {
+      in_the_validation([&] {
         validation_ = samples_of(state_, *arguments_.validation, true, kFit);
         validation_batch_ = std::min(validation_batch_, validation_->count());
         check_all_are_sorted(state_, *arguments_.validation, *validation_, validation_batch_);
-      } catch (Error& error) {
-        error.add(" in the validation");
-        throw;
-      }
+      });
     }
     make_metrics(arguments_.metrics, loss_->type, kFit);
     check_monitors(arguments_, loss_->type);
@@ -165,10 +119,11 @@ class Fit {
     return {kFit, validation_batch_, arguments_.metrics, arguments_.goes_on, true};
   }
 
-  void check_validation() {
-    if (!validation_) return;
+  // Errors of ours say where.
+  template <class Work>
+  static void in_the_validation(Work work) {
     try {
-      check_scoring(state_, *validation_, scoring());
+      work();
     } catch (Error& error) {
       error.add(" in the validation");
       throw;
@@ -190,7 +145,9 @@ class Fit {
     place_.epoch = arguments_.first_epoch;
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
     check_files(arguments_, goes_on);
-    check_validation();
+    if (validation_) {
+      in_the_validation([&] { check_scoring(state_, *validation_, scoring()); });
+    }
     if (goes_on) {
       resume(*arguments_.resume);
       return resume_callbacks();
@@ -286,7 +243,10 @@ class Fit {
         steps.wait();
         return !source_->is_ended();
       }
-      if (arguments_.schedule) set_rate(*graph_.optimizer(), *arguments_.schedule);
+      if (arguments_.schedule) {  // the time steps of those that were submitted are counted
+        Optimizer& used = *graph_.optimizer();
+        used.set_learning_rate(static_cast<float>((*arguments_.schedule)(used.time_step() - 1)));
+      }
       steps.add(*state_.current_executor("fit"), *batch);
       ++submitted;
       if (!checkpoints_.empty()) save_amid(steps, submitted);

@@ -167,6 +167,13 @@ void check_trains(const TrainingGraph& graph, GraphState& state) {
                                   "read what they make, not through stop_gradient"));
 }
 
+OnlyFit::OnlyFit(KeptFitPlace& place) : place_(place) {
+  if (place_.begin_run()) return;
+  throw InvalidArgument(
+      "[fit] expected no other fit of this graph, which one runs already: in its callbacks and "
+      "batches execute() trains a step");
+}
+
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments) {
   const auto refuse = [](const std::string& expected, const std::string& got) {
     throw InvalidArgument("[fit] expected " + expected +

@@ -21,6 +21,17 @@ void check_monitors(const FitArguments& arguments, LossType type);
 void check_files(const FitArguments& arguments, bool goes_on);
 // Whether steps of the graph change anything.
 void check_trains(const TrainingGraph& graph, GraphState& state);
+// Of one graph at a time: two would train in between each other's steps, and it remembers one place.
+class OnlyFit {
+ public:
+  explicit OnlyFit(KeptFitPlace& place);
+  ~OnlyFit() { place_.end_run(); }
+  OnlyFit(const OnlyFit&) = delete;
+  OnlyFit& operator=(const OnlyFit&) = delete;
+
+ private:
+  KeptFitPlace& place_;
+};
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

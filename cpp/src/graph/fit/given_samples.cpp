@@ -2,6 +2,7 @@
 #include "graph/fit/given_samples.h"
 
 #include <algorithm>
+#include <limits>
 
 #include <traingraph/data_movement.h>
 #include <traingraph/errors.h>
@@ -10,10 +11,14 @@
 #include "graph/data/data_binding.h"
 #include "graph/fit/label_values.h"
 #include "graph/fit/rows_beside_samples.h"
+#include "graph/run/executor.h"
 
 namespace traingraph {
 
 namespace {
+
+// A seed that a checkpoint has as a negative number could not be given to a fit.
+constexpr std::uint64_t kMostSeed = std::numeric_limits<std::int64_t>::max();
 
 // The inputs that have lengths of sequences, which have to descend in a batch.
 std::vector<std::string> lengths_in(const GraphState& state) {
@@ -119,6 +124,23 @@ std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int
                           declared_shapes(state));
   }
   return batch > samples / ranks ? samples : batch * ranks;
+}
+
+void set_order(FitPlace& place, GraphState& state, const FitArguments& arguments,
+               std::int64_t steps) {
+  place.order = arguments.first_epoch;
+  place.shuffle_seed = arguments.shuffle_seed;
+  if (!arguments.shuffle) {
+    if (!arguments.shuffle_seed) return;
+    throw InvalidArgument("[fit] expected no shuffle_seed where shuffle is off but got " +
+                          std::to_string(*arguments.shuffle_seed));
+  }
+  if (arguments.shuffle_seed) return;
+  state.current_executor("fit")->run_between([&] {
+    const std::lock_guard lock(structure());
+    place.shuffle_seed = state.random_seed & kMostSeed;
+    place.order = *state.forward_count * state.micro_batches / steps + 1;
+  });
 }
 
 }  // namespace traingraph

@@ -7,6 +7,7 @@
 #include <traingraph/loss.h>
 
 #include "graph/fit/samples.h"
+#include "graph/state/fit_place.h"
 #include "graph/state/graph_state.h"
 
 // What fit, evaluate and predict take from their arguments. `call`: for messages.
@@ -28,5 +29,9 @@ void check_all_are_sorted(const GraphState& state, const SampleData& data, const
 // At most all samples; `asked` of 0 means that of the declared tensors. Of so many ranks together.
 std::int64_t batch_size_of(const GraphState& state, std::int64_t asked, std::int64_t samples,
                            const std::string& call, int ranks = 1);
+// In which order a fit takes its samples, an epoch of them in so many steps. Without a seed of its
+// own the graph says how many epochs its forward passes are: a checkpoint has both.
+void set_order(FitPlace& place, GraphState& state, const FitArguments& arguments,
+               std::int64_t steps);
 
 }  // namespace traingraph
