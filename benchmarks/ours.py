@@ -176,6 +176,7 @@ class Session:
         variant: str,
         precision: str = "float32",
         memory_limit: int | None = None,
+        ranks: Any = None,
     ) -> None:
         self.variant = variant
         self.version = tg.__version__
@@ -190,7 +191,10 @@ class Session:
         )
         self.training.add_inputs({"x": network.x}, loss_labels={"y": labels})
         self.training.compile(
-            device=variant or "cpu", precision=precision, memory_limit=memory_limit
+            device=variant or "cpu",
+            precision=precision,
+            memory_limit=memory_limit,
+            distributed=ranks,
         )
         now = tg.MLCExecutionOptions.SYNCHRONOUS
         fed: dict[str, Any] = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
@@ -206,6 +210,12 @@ class Session:
 
     def loss(self) -> float:
         return float(self.step().result)
+
+    def resident_step(self) -> None:
+        """Over what is bound already, without waiting."""
+        self.last = self.training.execute(
+            inputs_data={}, options=tg.MLCExecutionOptions.SKIP_WRITING_INPUT_DATA_TO_DEVICE
+        )
 
 
 class Gradients:

@@ -52,7 +52,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env=_settings(threads) | _surroundings(peer),
+            env=_settings(threads) | surroundings(peer),
         )
         self.ready = self.ask({"workload": workload, "peer": peer, "threads": threads})
 
@@ -93,7 +93,7 @@ def _settings(threads: int) -> dict[str, str]:
     return settings
 
 
-def _surroundings(peer: str) -> dict[str, str]:
+def surroundings(peer: str) -> dict[str, str]:
     """For all but this library, and PyTorch as it is installed."""
     library, _, variant = peer.partition(":")
     if library in ("ours", "mps") or (library == "torch" and "tuned" not in variant.split("+")):

@@ -82,8 +82,9 @@ ROOMS = {
     "backends/cuda": {
         "kernel": [],
         "device": ["kernel"],
+        "distributed": ["kernel"],
         "convolution": ["device"],
-        "memory": ["device"],
+        "memory": ["device", "distributed"],
         "tasks": ["device"],
         "loss": ["tasks"],
         "pooling": ["convolution"],

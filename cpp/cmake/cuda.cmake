@@ -28,7 +28,7 @@ target_compile_options(traingraph_cuda PRIVATE
   # The standard by its flag: CMake 3.25 does not know that nvcc 13 has it.
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-Xcompiler=-Wall,-Wextra,-fno-math-errno>"
   "$<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TRAINGRAPH_WERROR}>>:-Werror=all-warnings>")
-target_link_libraries(traingraph_cuda PRIVATE traingraph::nvidia ${CMAKE_DL_LIBS})
+target_link_libraries(traingraph_cuda PRIVATE traingraph::nvidia Threads::Threads ${CMAKE_DL_LIBS})
 target_exports(traingraph_cuda plugin_exports.map)
 target_link_options(traingraph_cuda PRIVATE LINKER:-z,defs)
 set_target_properties(traingraph_cuda PROPERTIES
@@ -36,5 +36,5 @@ set_target_properties(traingraph_cuda PROPERTIES
   LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib"
   BUILD_WITH_INSTALL_RPATH ON
   # Packages beside ours in one site-packages; the core preloads those of other folders.
-  INSTALL_RPATH "\$ORIGIN/../../nvidia/cu13/lib:\$ORIGIN/../../nvidia/cudnn/lib")
+  INSTALL_RPATH "\$ORIGIN/../../nvidia/cu13/lib:\$ORIGIN/../../nvidia/cudnn/lib:\$ORIGIN/../../nvidia/nccl/lib")
 install(TARGETS traingraph_cuda LIBRARY DESTINATION lib)

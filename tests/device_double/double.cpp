@@ -198,7 +198,8 @@ const std::vector<const Backend*>& devices() {
 }  // namespace
 }  // namespace traingraph
 
-extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
+extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin(
+    const traingraph::PluginServices*) {
   static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::devices, "90a-real host"};
   return &plugin;
 }

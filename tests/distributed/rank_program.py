@@ -23,6 +23,12 @@ STEPS = 50
 Options = dict[str, Any]
 
 
+def device_of(options: Options, world: Any) -> str:
+    """Of "cuda" a GPU for each rank."""
+    device = options.get("device", "cpu")
+    return f"gpu:{world.local_rank}" if device == "cuda" else device
+
+
 def network(options: Options, world: Any) -> Any:
     """A compiled graph for one rank's part of ROWS samples."""
     data_type = options.get("type", "float32")
@@ -41,7 +47,8 @@ def network(options: Options, world: Any) -> Any:
     shared = {
         "optimizer": optimizer,
         "batch_size": options.get("batch", ROWS // world.size),
-        "device": options.get("device", "cpu"),
+        "device": device_of(options, world),
+        "precision": options.get("precision", "float32"),
         "distributed": world,
     }
     if options["net"] == "lstm":
@@ -81,6 +88,20 @@ def steps(options: Options, world: Any) -> Options:
         loss = model.execute(inputs_data={"x": x[part]}, loss_labels_data={"y": y[part]}).result
         losses.append(float(np.asarray(loss).item()))
     return {"losses": losses, "digest": digest(model)}
+
+
+def launches(options: Options, world: Any) -> Options:
+    """On the device, of steps after those that are recorded."""
+    from traingraph import _testing
+
+    model, device = network(options, world), device_of(options, world)
+    x, y = samples(options, ROWS // world.size)
+    counts = []
+    for _ in range(6):
+        before = _testing.device_counters(device)["launches"]
+        model.execute(inputs_data={"x": x}, loss_labels_data={"y": y}).wait()
+        counts.append(_testing.device_counters(device)["launches"] - before)
+    return {"launches": counts[3:]}
 
 
 def gradients(options: Options, world: Any) -> Options:
@@ -193,9 +214,13 @@ def main() -> None:
     world = traingraph.distributed.world()
     result = {"rank": world.rank, "size": world.size, "engine": world.engine}
     result.update(
-        {"steps": steps, "gradients": gradients, "fit": fit, "fails": fails}[sys.argv[1]](
-            options, world
-        )
+        {
+            "steps": steps,
+            "gradients": gradients,
+            "launches": launches,
+            "fit": fit,
+            "fails": fails,
+        }[sys.argv[1]](options, world)
     )
     print(json.dumps(result))
 

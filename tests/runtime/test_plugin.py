@@ -179,7 +179,7 @@ def test_a_program_with_the_core_inside_has_no_plugin_in_the_current_directory(
         "catch (const traingraph::DeviceError& error) { std::puts(error.what()); } }\n"
     )
     root = Path(__file__).resolve().parents[2] / "cpp"
-    parts = ("plugin", "errors", "message_text", "threads/fork_guard")
+    parts = ("plugin", "peers", "errors", "message_text", "threads/fork_guard")
     sources = [main, *[root / f"src/runtime/{part}.cpp" for part in parts]]
     subprocess.run(
         [compiler, "-std=c++20", "-O0", '-DTRAINGRAPH_BUILD_ID="this"', f"-I{root}/include",

@@ -21,6 +21,7 @@ class TRAINGRAPH_API Communicator {
   explicit Communicator(std::shared_ptr<Ranks> ranks) : ranks_(std::move(ranks)) {}
   int rank() const;  // from 0
   int size() const;
+  int local_rank() const;  // among the ranks of this machine, from 0
   // What moves the bytes: "none" for one rank, "sockets", or the name of the MPI library.
   std::string engine() const;
   const std::shared_ptr<Ranks>& ranks() const { return ranks_; }

@@ -1,53 +1,48 @@
 // What ranks do together: gathering, broadcasting and adding numbers.
 #include "distributed/ranks.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 
 #include <traingraph/errors.h>
 
+#include "distributed/launcher.h"
+
 namespace traingraph::distributed {
 namespace {
 
-struct Known {
-  Mutex mutex;
-  std::vector<std::weak_ptr<Ranks>> ranks;  // by number
-};
-
-// Kept for the life of the process.
-Known& known() {
-  static auto* const made = new Known;
-  return *made;
+// Of the running system, which containers share as they share GPUs.
+std::string name_of_machine() {
+  std::array<char, 256> host{};
+  static_cast<void>(gethostname(host.data(), host.size() - 1));
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot.empty() ? host.data() : boot;
 }
 
 }  // namespace
 
 Ranks::Ranks(int rank, int size, std::unique_ptr<Transport> transport)
-    : rank_(rank), size_(size), transport_(std::move(transport)) {
-  const std::lock_guard lock(known().mutex);
-  number_ = static_cast<int>(known().ranks.size());
-  known().ranks.emplace_back();
-}
+    : rank_(rank), size_(size), transport_(std::move(transport)), number_(number_peers()) {}
 
 Ranks::~Ranks() = default;
 
+std::chrono::seconds Ranks::limit() const { return distributed::limit(); }
+
 std::shared_ptr<Ranks> make_ranks(int rank, int size, std::unique_ptr<Transport> transport) {
   auto made = std::make_shared<Ranks>(rank, size, std::move(transport));
-  const std::lock_guard lock(known().mutex);
-  known().ranks[static_cast<std::size_t>(made->number())] = made;
+  make_known(made->number(), made);
+  made->meet();
   return made;
 }
 
 std::shared_ptr<Ranks> ranks_numbered(int number) {
-  const std::lock_guard lock(known().mutex);
-  const auto place = static_cast<std::size_t>(number);
-  std::shared_ptr<Ranks> found =
-      place < known().ranks.size() ? known().ranks[place].lock() : nullptr;
-  if (found == nullptr) {
-    throw InternalError("[all_reduce] no ranks of the number " + std::to_string(number));
-  }
-  return found;
+  return std::static_pointer_cast<Ranks>(peers_numbered(number));
 }
 
 void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
@@ -81,6 +76,26 @@ void Ranks::abandon() noexcept {
   is_broken_ = true;
   why_ = "[distributed] expected all ranks to go on but this one has failed before";
   transport_->tell_failed(rank_);
+}
+
+void Ranks::meet() {
+  const std::vector<std::string> machines = all_texts(name_of_machine());
+  const auto own = machines.begin() + rank_;
+  local_rank_ = static_cast<int>(std::count(machines.begin(), own, *own));
+}
+
+std::string Ranks::failure() noexcept {
+  try {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock || transport_ == nullptr) return {};  // who communicates finds it
+    if (!is_broken_) {
+      why_ = transport_->failure();
+      is_broken_ = !why_.empty();
+    }
+    return is_broken_ ? why_ : std::string();
+  } catch (...) {
+    return {};
+  }
 }
 
 std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {

@@ -12,23 +12,26 @@
 #include <traingraph/mutex.h>
 
 #include "distributed/transport.h"
+#include "runtime/peers.h"
 
 namespace traingraph::distributed {
 
 // Each member that communicates is to be called by all ranks, in the same order. After one that has
 // raised all others raise, too: nobody knows what the ranks still have before them.
-class Ranks {
+class Ranks final : public Peers {
  public:
   // `transport` is null for one rank.
   Ranks(int rank, int size, std::unique_ptr<Transport> transport);
-  ~Ranks();
+  ~Ranks() override;
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  std::chrono::seconds limit() const override;
+  // Among the ranks of this machine.
+  int local_rank() const { return local_rank_; }
   std::string engine() const { return transport_ == nullptr ? "none" : transport_->engine(); }
-  // By which the attributes of ops name it, in this process.
   int number() const { return number_; }
 
   // Parts begin with room for a header, which this writes. By rank; the own ones are empty. Returns
@@ -37,21 +40,24 @@ class Ranks {
                 std::span<const Part> sends, std::span<const Part> receives);
   // The bytes of all ranks behind each other; each has as many.
   std::vector<std::byte> all_gather(std::span<const std::byte> mine);
-  // The texts, or bytes, of all ranks.
-  std::vector<std::string> all_texts(const std::string& mine);
+  // Bytes, too.
+  std::vector<std::string> all_texts(const std::string& mine) override;
   // Those of rank 0, in the place of the others'.
   void broadcast(std::span<std::byte> bytes);
   // Numbers added in the order of ranks.
   void add(std::span<double> numbers);
-  // Lets the other ranks raise when they next wait for this one, and further calls here.
-  void abandon() noexcept;
+  std::string failure() noexcept override;
+  void abandon() noexcept override;
+  // At first: finds the ranks of this machine.
+  void meet();
   // Whether a call has failed.
   bool is_broken() const { return is_broken_; }
 
  private:
   const int rank_, size_;
   const std::unique_ptr<Transport> transport_;
-  int number_ = 0;
+  const int number_;
+  int local_rank_ = 0;
   Mutex mutex_;
   std::uint64_t calls_ = 0;
   std::atomic<bool> is_broken_ = false;

@@ -178,6 +178,11 @@ std::ptrdiff_t receive_some(const Socket& socket, std::byte* bytes, std::size_t 
   return count == 0 ? -1 : went(count);
 }
 
+std::ptrdiff_t peek_some(const Socket& socket, std::byte* bytes, std::size_t length) {
+  const std::ptrdiff_t count = recv(socket.descriptor(), bytes, length, MSG_PEEK);
+  return count == 0 ? -1 : went(count);
+}
+
 bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {
   std::size_t done = 0;
   while (done < bytes.size()) {

@@ -44,6 +44,8 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline, std::str
 // Return what went, 0 for none now, or -1 where the other end is closed or broken.
 std::ptrdiff_t send_some(const Socket& socket, const std::byte* bytes, std::size_t length);
 std::ptrdiff_t receive_some(const Socket& socket, std::byte* bytes, std::size_t length);
+// As receive_some, and the bytes are received again later.
+std::ptrdiff_t peek_some(const Socket& socket, std::byte* bytes, std::size_t length);
 // All of it before the deadline, or false.
 bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
 bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);

@@ -15,6 +15,10 @@ namespace {
 
 constexpr int kWaited = 20;  // milliseconds, of one wait
 
+std::string text_of_failure(std::size_t rank, const std::string& how) {
+  return "[distributed] expected all ranks to go on but rank " + std::to_string(rank) + " " + how;
+}
+
 }  // namespace
 
 Sockets::Sockets(std::vector<Socket> sockets, std::chrono::seconds limit)
@@ -77,6 +81,20 @@ void Sockets::exchange(const Header& own, std::span<const Part> sends,
   }
 }
 
+std::string Sockets::failure() {
+  for (std::size_t r = 0; r < sockets_.size(); ++r) {
+    if (!sockets_[r].is_open()) continue;
+    Header header;
+    const std::ptrdiff_t count =
+        peek_some(sockets_[r], reinterpret_cast<std::byte*>(&header), sizeof header);
+    if (count < 0) return text_of_failure(r, "has ended");
+    if (count == sizeof header && header.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
+      return text_of_failure(header.bytes, "has ended or failed");
+    }
+  }
+  return {};
+}
+
 void Sockets::wait(std::span<const Part> sends, std::span<const Part> receives) {
   for (std::size_t r = 0; r < sockets_.size(); ++r) {
     int events = 0;
@@ -89,8 +107,7 @@ void Sockets::wait(std::span<const Part> sends, std::span<const Part> receives) 
 
 void Sockets::fail_of(std::size_t rank, const std::string& how) {
   tell_failed(static_cast<int>(rank));
-  throw DistributedError("[distributed] expected all ranks to go on but rank " +
-                         std::to_string(rank) + " " + how);
+  throw DistributedError(text_of_failure(rank, how));
 }
 
 void Sockets::tell_failed(int rank) noexcept {

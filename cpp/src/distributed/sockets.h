@@ -21,6 +21,7 @@ class Sockets final : public Transport {
   std::string engine() const override { return "sockets"; }
   void exchange(const Header& own, std::span<const Part> sends,
                 std::span<const Part> receives) override;
+  std::string failure() override;
   // Not those who are in the middle of a message of this one.
   void tell_failed(int rank) noexcept override;
 

@@ -41,6 +41,9 @@ class Transport {
   // for a rank that has ended, that is silent for longer than the limit, or that is elsewhere.
   virtual void exchange(const Header& own, std::span<const Part> sends,
                         std::span<const Part> receives) = 0;
+  // What has ended another rank, or nothing, without waiting; between exchanges. An engine whose
+  // launcher ends all ranks has nothing to tell.
+  virtual std::string failure() { return {}; }
   // Sends the others a header of Call::failed, as far as that goes without waiting.
   virtual void tell_failed(int rank) noexcept = 0;
 };

@@ -45,6 +45,7 @@ Communicator world() {
 
 int Communicator::rank() const { return ranks_->rank(); }
 int Communicator::size() const { return ranks_->size(); }
+int Communicator::local_rank() const { return ranks_->local_rank(); }
 std::string Communicator::engine() const { return ranks_->engine(); }
 
 const ClassDescription& Communicator::class_description() {
@@ -53,6 +54,9 @@ const ClassDescription& Communicator::class_description() {
                                "The ranks that train together, and this one among them.")
           .property("rank", &Communicator::rank, "The number of this process, from 0.")
           .property("size", &Communicator::size, "How many processes there are.")
+          .property("local_rank", &Communicator::local_rank,
+                    "The number of this process among those of its machine, from 0: that of its "
+                    "GPU, `device=f'cuda:{world.local_rank}'`.")
           .property("engine", &Communicator::engine,
                     "What moves the bytes: 'none' for one rank, 'sockets', or the name of the MPI "
                     "library.")

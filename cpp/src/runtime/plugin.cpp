@@ -59,15 +59,22 @@ std::string own_folder() {
 
 // Packages of another folder than ours are out of the plugin's own search path. What another
 // package has loaded already is used as it is.
-void preload_libraries() {
-  for (const Library& library : kLibraries) {
-    if (dlopen(library.name, RTLD_LAZY | RTLD_NOLOAD) != nullptr) continue;
-    for (const std::string& folder : package_folders) {
-      const std::string path = folder + "/" + library.folder + "/" + library.name;
-      if (exists(path) && dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL) != nullptr) break;
-    }
+void* packaged(const char* name, const char* in) {
+  void* handle = dlopen(name, RTLD_LAZY | RTLD_NOLOAD);
+  for (const std::string& folder : package_folders) {
+    if (handle != nullptr) break;
+    const std::string path = folder + "/" + in + "/" + name;
+    if (exists(path)) handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
   }
+  return handle;
 }
+
+void* packaged_library(const char* name, const char* folder) {
+  const std::lock_guard lock(mutex);
+  return packaged(name, folder);
+}
+
+constexpr PluginServices kServices{peers_numbered, packaged_library};
 
 const Plugin* load(const std::string& name) {
   const std::string file = "libtraingraph_" + name + ".so";
@@ -79,7 +86,7 @@ const Plugin* load(const std::string& name) {
     throw DeviceError("[device] expected a GPU but this build has no " + file +
                       "; install it with TRAINGRAPH_CUDA=1 pip install '.[cuda13]'");
   }
-  preload_libraries();
+  for (const Library& library : kLibraries) packaged(library.name, library.folder);
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     throw DeviceError(
@@ -88,7 +95,7 @@ const Plugin* load(const std::string& name) {
         std::string(dlerror()));
   }
   const auto function = reinterpret_cast<PluginFunction>(dlsym(handle, "traingraph_plugin"));
-  const Plugin* plugin = function != nullptr ? function() : nullptr;
+  const Plugin* plugin = function != nullptr ? function(&kServices) : nullptr;
   if (plugin == nullptr || std::string(plugin->build_id) != TRAINGRAPH_BUILD_ID) {
     throw DeviceError("[device] expected " + path + " of build " TRAINGRAPH_BUILD_ID " but got " +
                       (plugin == nullptr ? "no plugin" : plugin->build_id) +

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "runtime/backend.h"
+#include "runtime/peers.h"
 
 namespace traingraph {
 
@@ -16,7 +18,13 @@ struct Plugin {
   // What it has code for, by CMake's names, with spaces between them.
   const char* architectures;
 };
-using PluginFunction = const Plugin* (*)();
+// What it may ask of the core, which it is not linked to; valid for the life of the process.
+struct PluginServices {
+  std::shared_ptr<Peers> (*peers_numbered)(int number);
+  // The handle of a library that is loaded, or that Python's packages have in this folder; null.
+  void* (*packaged_library)(const char* name, const char* folder);
+};
+using PluginFunction = const Plugin* (*)(const PluginServices*);
 
 // The device of a backend that lives in libtraingraph_<name>.so beside this library. Loads it at
 // the first call; raises DeviceError that says which of plugin, libraries, driver and device is

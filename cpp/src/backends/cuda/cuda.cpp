@@ -6,6 +6,7 @@
 #include <traingraph/errors.h>
 
 #include "backends/cuda/kernel/check.h"
+#include "backends/cuda/kernel/core_services.h"
 #include "backends/cuda/kernel/node_kernel.h"
 #include "backends/cuda/launch/executable.h"
 #include "backends/cuda/normalization/layer_norms.h"
@@ -124,7 +125,9 @@ const std::vector<const Backend*>& devices() {
 }  // namespace
 }  // namespace traingraph::cuda
 
-extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin() {
+extern "C" __attribute__((visibility("default"))) const traingraph::Plugin* traingraph_plugin(
+    const traingraph::PluginServices* services) {
+  traingraph::cuda::core_services = services;
   static const traingraph::Plugin plugin{TRAINGRAPH_BUILD_ID, traingraph::cuda::devices,
                                          TRAINGRAPH_CUDA_ARCHITECTURES};
   return &plugin;

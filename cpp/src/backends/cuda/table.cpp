@@ -122,7 +122,8 @@ const std::vector<KernelEntry>& table() {
                         constant_entries,
                         dropout_entries,
                         lstm_entries,
-                        attention_entries}) {
+                        attention_entries,
+                        all_reduce_entries}) {
       for (const KernelEntry& entry : family()) all.push_back(entry);
     }
     all.push_back({ir::Op::reshape, supports_reshape, make_reshape, nullptr, nullptr});

@@ -9,7 +9,6 @@
 
 #include "graph/lowering/lowering.h"
 #include "ir/number_text.h"
-#include "runtime/device_memory.h"
 
 namespace traingraph {
 namespace {
@@ -82,11 +81,6 @@ void check_may_be_distributed(const GraphState& state) {
   }
   if (state.links != nullptr) {
     throw Unsupported("[compile] linked graphs do not train over several ranks");
-  }
-  const Backend& backend = backend_named(state.device->backend(), state.device->index());
-  if (!uses_host_memory(backend)) {
-    throw Unsupported("[compile] expected the device cpu for several ranks but got " +
-                      state.device->description() + ", which does not exchange gradients yet");
   }
   if (state.micro_batches == 1 || state.optimizer != nullptr) return;
   throw InvalidArgument(

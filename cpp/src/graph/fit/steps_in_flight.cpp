@@ -60,6 +60,8 @@ void StepsInFlight::give_up() {
 }
 
 std::size_t StepsInFlight::allowed() const {
+  // All ranks have to submit as many before they hear that a fit is to end.
+  if (state_.ranks != nullptr) return kOfRanks;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start_;
   const double each =
       seconds.count() / static_cast<double>(std::max<std::int64_t>(progress_.steps - before_, 1));

@@ -35,6 +35,7 @@ class StepsInFlight {
 
  private:
   static constexpr std::size_t kMost = 64;
+  static constexpr std::size_t kOfRanks = 2;
   static constexpr double kMostSeconds = 0.05;
   struct Begun {
     Execution execution;

@@ -8,6 +8,7 @@ namespace traingraph::cuda {
 
 struct Context {
   int device;
+  const char* uuid;
   int multiprocessors;
   int cluster_blocks;     // limit of a megakernel with several levels
   bool dependent_launch;  // kernels may use programmatic dependent launch

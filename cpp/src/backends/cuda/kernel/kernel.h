@@ -14,7 +14,8 @@
 namespace traingraph::cuda {
 
 // Properties and library handles of a device, made once.
-struct Context;  // context.h
+struct Context;    // context.h
+class NcclRanks;  // distributed/nccl_ranks.h
 
 inline constexpr std::size_t kAlignment = 16;  // of every address, in bytes
 
@@ -40,6 +41,8 @@ class Kernel {
   virtual bool uses_dependent_launch() const { return false; }
   // Whether the kernel uses instructions of sm_90a (wgmma.h).
   virtual bool uses_wgmma() const { return false; }
+  // Those whose sum it computes; null for any other kernel.
+  virtual NcclRanks* ranks() const { return nullptr; }
   // The same work with the same bits for a megakernel; nothing if the kernel cannot be part of one.
   virtual std::optional<MegakernelWork> megakernel_work(traingraph::Pointers) const {
     return std::nullopt;

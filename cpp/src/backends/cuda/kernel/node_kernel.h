@@ -118,5 +118,6 @@ std::vector<KernelEntry> dropout_entries();
 std::vector<KernelEntry> lstm_entries();
 std::vector<KernelEntry> attention_entries();
 std::vector<KernelEntry> reorder_entries();
+std::vector<KernelEntry> all_reduce_entries();
 
 }  // namespace traingraph::cuda

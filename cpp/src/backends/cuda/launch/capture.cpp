@@ -134,8 +134,9 @@ std::vector<Work> work_of(const ir::Graph& graph,
     for (ir::ValueId output : node.outputs) add(output, true);
     const std::size_t workspace = kernels[n] != nullptr ? kernels[n]->workspace_bytes() : 0;
     if (workspace > 0) work.accesses.push_back({graph.values.size() + n, workspace, true});
-    // A matrix product does not saturate memory bandwidth.
-    work.saturates_memory = node.op != ir::Op::matmul && bytes_of(work.accesses) >= kLargeBytes;
+    // A matrix product does not saturate memory bandwidth, and a sum over ranks waits.
+    work.saturates_memory = node.op != ir::Op::matmul && node.op != ir::Op::all_reduce &&
+                            bytes_of(work.accesses) >= kLargeBytes;
   }
   return result;
 }

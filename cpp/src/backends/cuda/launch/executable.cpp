@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backends/cuda/distributed/nccl_ranks.h"
 #include "backends/cuda/kernel/check.h"
 #include "backends/cuda/memory/stopwatch.h"
 
@@ -46,7 +47,15 @@ CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_
   for (Range& known : ranges_) {
     if (std::equal(known.nodes.begin(), known.nodes.end(), order, order + count)) return known;
   }
-  return ranges_.emplace_back(Range{{order, order + count}, {}, {}, {}, nullptr, {}});
+  Range& made = ranges_.emplace_back();
+  made.nodes.assign(order, order + count);
+  for (const ir::NodeId node : made.nodes) {
+    const Kernel* const kernel = kernels_[static_cast<std::size_t>(node)].get();
+    if (kernel == nullptr || kernel->ranks() == nullptr) continue;
+    made.ranks = kernel->ranks();
+    ++made.sums;
+  }
+  return made;
 }
 
 bool CudaExecutable::carry_in(std::byte* to, const void* bytes, std::size_t count) {
@@ -73,7 +82,12 @@ void CudaExecutable::run(const ir::NodeId* order, std::size_t count, Pointers po
   if (count == 0 && !transfers.upload && !transfers.download) return;
   const Selected selected(gpu_.index());
   const std::lock_guard lock(gpu_.launching);
-  run_with_transfers(transfers, range(order, count), pointers, seconds);
+  Range& asked = range(order, count);
+  if (asked.ranks != nullptr) {
+    check_ranks();
+    asked.ranks->announce(asked.sums);
+  }
+  run_with_transfers(transfers, asked, pointers, seconds);
   if (transfers.download) {
     check(cudaEventRecord(transfers.download->slot->arrived, gpu_.stream()), "cudaEventRecord");
   }

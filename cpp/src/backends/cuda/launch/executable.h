@@ -43,6 +43,8 @@ class CudaExecutable final : public Executable {
     std::vector<std::unique_ptr<Kernel>> kernels;  // of its fused work
     std::unique_ptr<CapturedGraph> captured;
     std::vector<std::shared_ptr<std::byte>> tables;  // of its megakernels
+    NcclRanks* ranks = nullptr;                      // of its sums over ranks
+    std::int64_t sums = 0;
   };
 
   // How a group is launched: as a megakernel with its table, or as its only node.

@@ -6,6 +6,7 @@
 
 #include <traingraph/errors.h>
 
+#include "backends/cuda/distributed/nccl_ranks.h"
 #include "backends/cuda/kernel/check_library.h"
 #include "backends/cuda/launch/megakernel.h"
 #include "backends/cuda/memory/driver_memory.h"
@@ -121,6 +122,7 @@ const Context& Gpu::context() {
   const std::size_t before = available_bytes();
   auto made = std::make_unique<Context>();
   made->device = index_;
+  made->uuid = uuid_.c_str();
   made->multiprocessors = attribute_of(index_, cudaDevAttrMultiProcessorCount);
   made->cluster_blocks = most_cluster_blocks();
   made->dependent_launch = compiled_for() >= 90;
@@ -235,6 +237,7 @@ void Gpu::read(void* to, const std::byte* from, std::size_t bytes) {
     check(cudaMemcpyAsync(target, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
   }
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check_ranks();
   if (small) std::memcpy(to, out_, bytes);
   count_copy_out();
 }
@@ -292,6 +295,7 @@ void Gpu::finish() {
   start();
   const Selected selected(index_);
   check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  check_ranks();
 }
 
 std::uintptr_t Gpu::stream_number() {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/cuda/device/dependent_launch.h"
+#include "backends/cuda/distributed/nccl_ranks.h"
 #include "backends/cuda/kernel/check.h"
 
 namespace traingraph::cuda {
@@ -57,6 +58,7 @@ class AsyncRead final : public PendingRead {
 
   void take(void* to) override {
     check(cudaEventSynchronize(slot_.arrived), "cudaEventSynchronize");
+    check_ranks();
     std::memcpy(to, slot_.bytes, bytes_);
   }
 

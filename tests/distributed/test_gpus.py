@@ -1,0 +1,104 @@
+"""Ranks that have a GPU each and add gradients by NCCL, beside one rank with the rows of both."""
+
+import launch
+import numpy as np
+import pytest
+from test_ranks import assert_alike, mean_losses
+
+pytestmark = pytest.mark.usefixtures("two_gpus")
+
+GPUS: launch.Result = {"device": "cuda"}
+
+
+@pytest.fixture(scope="module")
+def two_gpus(gpu: str) -> None:
+    from traingraph import _core
+
+    if len(_core.gpus()) < 2:
+        pytest.skip("needs two GPUs")
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout"])
+def test_two_ranks_train_as_one(net, optimizer):
+    for data_type, tolerances in (
+        ("float64", [(50, 1e-9)]),
+        ("float32", [(10, 1e-4), (50, 1e-2)]),
+    ):
+        options = {"net": net, "optimizer": optimizer, "type": data_type, **GPUS}
+        alone = np.array(launch.one("steps", **options)["losses"])
+        results = launch.ranks("steps", **options)
+        found = mean_losses(results)
+        assert_alike(results)
+        for count, tolerance in tolerances:
+            error = np.abs(found - alone)[:count] / np.abs(alone[:count])
+            assert error.max() < tolerance, (data_type, count, error.max())
+
+
+def test_several_buckets_and_the_same_bits_again():
+    options = {"net": "wide", "optimizer": "sgd", "steps": 4, "type": "float64", **GPUS}
+    alone = launch.one("steps", **options)
+    first, again = launch.ranks("steps", **options), launch.ranks("steps", **options)
+    assert_alike(first + again)
+    assert np.allclose(mean_losses(first), alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_bfloat16():
+    options = {"net": "wide", "optimizer": "sgd", "steps": 10, "precision": "mixed_bfloat16"}
+    alone = launch.one("steps", **options, **GPUS)
+    results = launch.ranks("steps", **options, **GPUS)
+    assert_alike(results)
+    assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-2, atol=0)
+
+
+def test_micro_batches_exchange_once():
+    options = {"net": "dropout", "micro_batches": 2, "steps": 10, "type": "float64", **GPUS}
+    results = launch.ranks("steps", **options)
+    assert_alike(results)
+    alone = launch.one("steps", **options)
+    assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_a_step_is_one_launch():
+    for result in launch.ranks("launches", net="wide", **GPUS):
+        assert result["launches"] == [1, 1, 1]
+
+
+def test_fit_shards_batches():
+    options = {"net": "dropout", "type": "float64", **GPUS}
+    alone = launch.one("fit", **options)
+    results = launch.ranks("fit", **options)
+    assert_alike(results)
+    for result in results:
+        for name in ("losses", "validations", "loss", "accuracy"):
+            assert np.allclose(result[name], alone[name], rtol=1e-9, atol=0), name
+
+
+def test_a_rank_that_ends_is_named():
+    results = launch.started("fails", 2, {"net": "mlp", "of_last": {"ends_at": 5}, **GPUS})
+    assert results[1]["status"] == 3
+    assert results[0]["error"] == "DistributedError"
+    assert "rank 1 has ended" in results[0]["text"]
+    assert results[0]["seconds"] < 30
+
+
+def test_a_silent_rank_is_noticed():
+    late = {"sleeps_at": 5, "seconds": 15}
+    options = {"net": "mlp", "of_last": late, **GPUS}
+    results = launch.started("fails", 2, options, TRAINGRAPH_DISTRIBUTED_LIMIT="5")
+    assert results[0]["error"] == "DistributedError"
+    assert "within 5 s" in results[0]["text"]
+
+
+def test_other_rows_are_refused():
+    results = launch.ranks("fails", net="mlp", of_last={"rows": 4}, **GPUS)
+    for result in results:
+        assert result["error"] == "DistributedError"
+        assert "the same number of rows on all ranks" in result["text"]
+
+
+def test_two_ranks_on_one_gpu_are_refused():
+    for result in launch.ranks("fails", net="mlp", device="gpu:0"):
+        assert result["error"] == "InvalidArgument"
+        assert "a GPU for each rank but ranks 0 and 1 both have GPU-" in result["text"]
+        assert "world.local_rank" in result["text"]
