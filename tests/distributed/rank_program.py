@@ -18,6 +18,7 @@ import traingraph
 from traingraph import nn
 
 FEATURES, CLASSES, ROWS = 12, 5, 24  # ROWS: of all ranks
+IMAGE = (1, 12, 12)
 STEPS = 50
 
 Options = dict[str, Any]
@@ -29,16 +30,24 @@ def device_of(options: Options, world: Any) -> str:
     return f"gpu:{world.local_rank}" if device == "cuda" else device
 
 
-def network(options: Options, world: Any) -> Any:
-    """A compiled graph for one rank's part of ROWS samples."""
-    data_type = options.get("type", "float32")
-    blocks: dict[str, list[Any]] = {
+def blocks(net: str) -> list[Any]:
+    return {
         "mlp": [nn.dense(24), "tanh", nn.dense(CLASSES)],
         "dropout": [nn.dense(24), nn.dropout(0.5), "relu", nn.dropout(0.2), nn.dense(CLASSES)],
         "batch_norm": [nn.dense(24), nn.batch_norm(), "relu", nn.dense(CLASSES)],
+        "lenet": [
+            *(nn.conv2d(4, 5, bias=False), nn.batch_norm(), "relu", nn.max_pool(2)),
+            *(nn.conv2d(8, 3, bias=False), nn.batch_norm(), "relu", nn.flatten()),
+            *(nn.dense(16, bias=False), nn.batch_norm(), "tanh", nn.dropout(0.3), nn.dense(CLASSES)),
+        ],
         # Above the size that travels as a whole, and several buckets.
         "wide": [nn.dense(1500), "relu", nn.dense(1500), "relu", nn.dense(CLASSES)],
-    }
+    }[net]
+
+
+def network(options: Options, world: Any) -> Any:
+    """A compiled graph for one rank's part of ROWS samples."""
+    data_type = options.get("type", "float32")
     optimizer = {
         "sgd": lambda: nn.sgd(0.05, momentum=0.9),
         "adam": lambda: nn.adam(0.005),
@@ -48,20 +57,30 @@ def network(options: Options, world: Any) -> Any:
         "optimizer": optimizer,
         "batch_size": options.get("batch", ROWS // world.size),
         "device": device_of(options, world),
-        "precision": options.get("precision", "float32"),
         "distributed": world,
+        "synchronized_batch_norm": options.get("synchronized", False),
+        "any_batch_size": options.get("any_batch_size", False),
     }
     if options["net"] == "lstm":
         sequence = nn.Input((4, FEATURES), data_type=data_type)
         read = nn.sequential([nn.lstm(6), nn.flatten(), nn.dense(CLASSES)])
-        return nn.model(inputs=sequence, outputs=read(sequence), **shared)
-    return nn.model(blocks[options["net"]], input=FEATURES, input_type=data_type, **shared)
+        model = nn.model(inputs=sequence, outputs=read(sequence), **shared)
+    else:
+        shape = shape_of(options)
+        model = nn.model(blocks(options["net"]), input=shape, input_type=data_type, **shared)
+    if precision := options.get("precision"):
+        model.compile(device=shared["device"], precision=precision, distributed=world)
+    return model
+
+
+def shape_of(options: Options) -> tuple[int, ...]:
+    """Of a sample."""
+    return {"lstm": (4, FEATURES), "lenet": IMAGE}.get(options["net"], (FEATURES,))
 
 
 def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(3)
-    shape = (count, 4, FEATURES) if options["net"] == "lstm" else (count, FEATURES)
-    x = random.standard_normal(shape).astype(options.get("type", "float32"))
+    x = random.standard_normal((count, *shape_of(options))).astype(options.get("type", "float32"))
     return x, random.integers(0, CLASSES, count).astype(np.int32)
 
 
@@ -108,30 +127,34 @@ def gradients(options: Options, world: Any) -> Options:
     """Of parameters after separate calls: those of all ranks."""
     rows = ROWS // world.size
     graph = traingraph.MLCGraph()
-    x = traingraph.MLCTensor(shape=[rows, FEATURES])
-    y = traingraph.MLCTensor(shape=[rows, CLASSES])
-    nn.sequential(graph, x, [nn.dense(24), "tanh", nn.dense(CLASSES)])
+    declared = {
+        "x": traingraph.MLCTensor(shape=[rows, *shape_of(options)]),
+        "y": traingraph.MLCTensor(shape=[rows, CLASSES]),
+    }
+    traingraph.MLCPlatform.set_rng_seed_to(7)
+    nn.sequential(graph, declared["x"], blocks(options["net"]))
     training = traingraph.MLCTrainingGraph(
         graph_objects=[graph],
         loss_layer=traingraph.MLCLossLayer.mean_squared_error(reduction_type=options["reduction"]),
     )
-    training.add_inputs({"x": x}, loss_labels={"y": y})
-    training.compile(device="cpu", distributed=world)
+    training.add_inputs({"x": declared["x"]}, loss_labels={"y": declared["y"]})
+    synchronized = options.get("synchronized", False)
+    training.compile(device="cpu", distributed=world, synchronized_batch_norm=synchronized)
     random = np.random.default_rng(5)
     part = slice(world.rank * rows, (world.rank + 1) * rows)
     data = {
-        name: random.standard_normal((ROWS, extent)).astype(np.float32)[part]
-        for name, extent in (("x", FEATURES), ("y", CLASSES))
+        name: random.standard_normal((ROWS, *tensor.descriptor.shape[1:])).astype(np.float32)[part]
+        for name, tensor in declared.items()
     }
-    training.bind_and_write_data(data, for_inputs={"x": x, "y": y})
+    training.bind_and_write_data(data, for_inputs=declared)
     training.execute_forward()
     training.execute_gradient()
     return {
         "gradients": [
             training.gradient_data(parameter, layer=layer).ravel().tolist()
             for layer in graph.layers
-            if isinstance(layer, traingraph.MLCFullyConnectedLayer)
-            for parameter in (layer.weights, layer.biases)
+            for name in ("weights", "biases", "gamma", "beta")
+            if (parameter := getattr(layer, name, None)) is not None
         ]
     }
 

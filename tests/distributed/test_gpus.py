@@ -19,13 +19,14 @@ def two_gpus(gpu: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout"])
+@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout", "lenet"])
 def test_two_ranks_train_as_one(net, optimizer):
     for data_type, tolerances in (
         ("float64", [(50, 1e-9)]),
         ("float32", [(10, 1e-4), (50, 1e-2)]),
     ):
         options = {"net": net, "optimizer": optimizer, "type": data_type, **GPUS}
+        options["synchronized"] = net == "lenet"
         alone = np.array(launch.one("steps", **options)["losses"])
         results = launch.ranks("steps", **options)
         found = mean_losses(results)

@@ -10,13 +10,14 @@ def mean_losses(results: list[launch.Result]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout"])
+@pytest.mark.parametrize("net", ["mlp", "lstm", "dropout", "lenet"])
 def test_two_ranks_train_as_one(net, optimizer):
+    """lenet has batch norm and dropout."""
     for data_type, tolerances in (
         ("float64", [(50, 1e-9)]),
         ("float32", [(10, 1e-4), (50, 1e-2)]),
     ):
-        options = {"net": net, "optimizer": optimizer, "type": data_type}
+        options = {"net": net, "optimizer": optimizer, "type": data_type, "synchronized": True}
         alone = np.array(launch.one("steps", **options)["losses"])
         results = launch.ranks("steps", **options)
         found = mean_losses(results)
@@ -31,10 +32,12 @@ def assert_alike(results: list[launch.Result]) -> None:
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-def test_first_gradients(reduction):
-    alone = launch.one("gradients", reduction=reduction)["gradients"]
-    assert len(alone) == 4
-    for result in launch.ranks("gradients", reduction=reduction):
+@pytest.mark.parametrize(("net", "count"), [("mlp", 4), ("lenet", 11)])
+def test_first_gradients(net, count, reduction):
+    options = {"net": net, "reduction": reduction, "synchronized": True}
+    alone = launch.one("gradients", **options)["gradients"]
+    assert len(alone) == count
+    for result in launch.ranks("gradients", **options):
         for found, expected in zip(result["gradients"], alone, strict=True):
             error = np.abs(np.subtract(found, expected)).max()
             assert error <= 1e-5 * np.abs(expected).max()
@@ -65,14 +68,24 @@ def test_micro_batches_exchange_once():
     assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-9, atol=0)
 
 
+def test_synchronized_statistics_of_uneven_rows():
+    """In programs that take fewer rows than their batch, too."""
+    options = {"net": "lenet", "type": "float64", "synchronized": True, "any_batch_size": True}
+    alone = launch.one("fit", **options)
+    for result in launch.ranks("fit", 3, **options):
+        for name in ("losses", "validations", "loss"):
+            assert np.allclose(result[name], alone[name], rtol=1e-9, atol=0), name
+
+
 def test_running_statistics_are_the_same_on_all_ranks():
     assert_alike(launch.ranks("steps", net="batch_norm", steps=5))
 
 
+@pytest.mark.parametrize("net", ["dropout", "lenet"])
 @pytest.mark.parametrize("options", [{}, {"iterates": True}, {"samples": 3 * 24 + 1}])
-def test_fit_shards_batches(options):
-    """One rank of two has no row of a last batch of one."""
-    options = {"net": "dropout", "type": "float64", **options}
+def test_fit_shards_batches(net, options):
+    """One rank of two has no row of a last batch of one; of five one has a row more."""
+    options = {"net": net, "type": "float64", "synchronized": True, **options}
     alone = launch.one("fit", **options)
     results = launch.ranks("fit", **options)
     assert_alike(results)
@@ -102,6 +115,7 @@ def test_all_ranks_stop_together(tmp_path):
         ({"seed": 8}, "one seed on all ranks but got '7' on rank 0 and '8' on rank 1"),
         ({"batch": 4}, "one batch size on all ranks but got '12' on rank 0 and '4' on rank 1"),
         ({"optimizer": "sgd"}, "one optimizer on all ranks but got"),
+        ({"synchronized": True}, "one synchronized_batch_norm on all ranks but got 'false'"),
         ({"net": "dropout"}, "one program on all ranks but got"),
     ],
 )

@@ -32,6 +32,13 @@ class TRAINGRAPH_API Communicator {
   std::shared_ptr<Ranks> ranks_;
 };
 
+// How ranks train together; all give the same. One rank alone does as if nothing were set.
+struct Options {
+  // Whether batch normalization takes mean and variance over the rows of all ranks.
+  bool synchronized_batch_norm = false;
+  bool operator==(const Options&) const = default;
+};
+
 // Those that torchrun's environment variables, mpirun or srun tell of; without any of them one
 // rank. The first call connects them, and returns when all of them have called. Raises
 // DistributedError.

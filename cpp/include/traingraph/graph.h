@@ -152,11 +152,12 @@ class TRAINGRAPH_API ExecutableGraph : public Graph {
   // OutOfMemory where that is not enough, or later where phases are run apart and need more.
   // `distributed`: all of these ranks compile the same training graph, and each execution of theirs
   // is one of the rows of all of them. The state becomes that of rank 0. Raises InvalidArgument on
-  // all of them where one differs.
+  // all of them where one differs. `ranks`: how they train together.
   void compile(CompilationOptions options, const Device& device, const NamedTensors& constants = {},
                const NamedData& data = {}, Precision precision = Precision::kFloat32,
                std::optional<std::int64_t> memory_limit = std::nullopt,
-               const std::optional<distributed::Communicator>& distributed = std::nullopt);
+               const std::optional<distributed::Communicator>& distributed = std::nullopt,
+               const distributed::Options& ranks = {});
   // Of the last compile.
   Precision precision() const;
   std::optional<std::int64_t> memory_limit() const;

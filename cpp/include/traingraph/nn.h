@@ -234,6 +234,7 @@ struct ModelOptions {
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program
   std::optional<distributed::Communicator> distributed = {};  // the ranks that train it together
+  distributed::Options ranks = {};                            // and how they do
 };
 // A graph of the blocks with input 'x' and labels 'y', compiled. Labels have the prediction's
 // shape, or are int32 classes for softmax cross entropy.
@@ -253,6 +254,7 @@ struct NetworkOptions {
   Device device = Device::any();
   bool any_batch_size = false;  // whether smaller batches run in the same program
   std::optional<distributed::Communicator> distributed = {};  // the ranks that train it together
+  distributed::Options ranks = {};                            // and how they do
 };
 // The same of values. Inputs without names are 'x', or 'x0', 'x1', … of several; a label is 'y'.
 // Outputs after the first are declared as 'output1', 'output2', ….

@@ -17,13 +17,25 @@ using ir::ValueId;
 
 constexpr const char* kBatchNorm = "BatchNormalization";
 
-// Where the backend's kernels would count every row: the same as ops that count those of the call.
+// Of means over a rank's rows that over the rows of all ranks.
+ValueId mean_over_ranks(Lowering& lowering, ValueId own) {
+  if (lowering.batch_norm_ranks == ir::kNone) return own;
+  const ValueId share = lowering.step(ir::StepInput::mean_share);
+  return ops::apply1(lowering.graph, ir::Op::all_reduce,
+                     ir::AllReduceAttributes{lowering.batch_norm_ranks},
+                     {lowering.step(ir::StepInput::rank_rows),
+                      lowering.step(ir::StepInput::all_rows),
+                      ops::binary(lowering.graph, ir::Scalar::multiply, own, share)});
+}
+
+// Where the backend's kernels would count other rows, all of the program's or a rank's alone: the
+// same as ops that count those of the call, or of all ranks.
 struct Normalized {
   ValueId y, mean, variance;  // of x's shape, (C) and (C)
 };
 
 // x (N, C, …), gamma (C), beta (C)
-Normalized by_real_rows(Emitter& e, ValueId gamma, ValueId beta, double epsilon) {
+Normalized by_counted_rows(Emitter& e, ValueId gamma, ValueId beta, double epsilon) {
   const ValueId x = e.sources[0];
   const ir::Type type = e.type(0);
   Shape beside(type.shape.size(), 1);
@@ -37,7 +49,7 @@ Normalized by_real_rows(Emitter& e, ValueId gamma, ValueId beta, double epsilon)
     using enum ir::ReduceKind;
     const ValueId sums = of_row.empty() ? values : ops::reduce(e.graph, sum, values, of_row);
     const ValueId all = ops::reduce(e.graph, sum, real_rows(e.lowering, sums), {0});
-    return mean_of_rows(e.lowering, all, type, 1, count);
+    return mean_over_ranks(e.lowering, mean_of_rows(e.lowering, all, type, 1, count));
   };
   const ValueId mean = mean_of(x);
   const ValueId apart = ops::binary(e.graph, ir::Scalar::subtract, x, mean);
@@ -100,8 +112,14 @@ void BatchNormalization::emit(Emitter& e) const {
     e.result(found.y);
   };
   const bool fewer = e.lowering.takes_fewer_rows && e.type(0).batched;
-  if (fewer && !e.lowering.kernels_count_rows) {
-    return finish(by_real_rows(e, gamma, beta, epsilon));
+  const bool over_ranks = e.lowering.batch_norm_ranks != ir::kNone;
+  if (over_ranks || (fewer && !e.lowering.kernels_count_rows)) {
+    finish(by_counted_rows(e, gamma, beta, epsilon));
+    if (!over_ranks) return;
+    for (const TensorPtr& running : {mean_, variance_}) {
+      e.lowering.written_alike.insert(e.lowering.parameter_values.at(running.get()));
+    }
+    return;
   }
   ir::BatchNormAttributes attributes;
   attributes.epsilon = epsilon;

@@ -26,6 +26,9 @@ struct Lowering {
   // Several forward passes, of micro-batches or ranks, make one step; each needs to know its rows
   // among all of them.
   bool in_larger_batch = false;
+  // The number of the ranks over which batch norm counts rows; kNone: it counts its own.
+  int batch_norm_ranks = ir::kNone;
+  std::set<ir::ValueId> written_alike;  // parameters to which all ranks write the same in a step
   // A call may bring fewer rows than the batch: see layers/real_rows.h.
   bool takes_fewer_rows = false;
   bool kernels_count_rows = false;                // whether the backend's batch norm does, too

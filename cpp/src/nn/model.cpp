@@ -158,7 +158,7 @@ class Network {
     declare_outputs(*training);
     training->compile(
         options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
-        options_.device, {}, {}, Precision::kFloat32, std::nullopt, options_.distributed);
+        options_.device, {}, {}, Precision::kFloat32, std::nullopt, options_.distributed, options_.ranks);
     check_trained(*training);
     check_changes(*training);
     trial.keep();
@@ -354,7 +354,8 @@ std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptio
                          .batch_size = options.batch_size,
                          .device = options.device,
                          .any_batch_size = options.any_batch_size,
-                         .distributed = options.distributed};
+                         .distributed = options.distributed,
+                         .ranks = options.ranks};
   std::visit([&](const auto& loss) { network.loss = loss; }, options.loss);
   return model(network);
 }

@@ -25,8 +25,27 @@ std::vector<ir::Type> infer(const Inference& in) {
   return results;
 }
 
+// The loss is the sum of what ranks have of it, so that what each one's array has moved is the sum
+// over ranks, too.
+void gradient(Gradient& g) {
+  std::vector<ir::ValueId> inputs{g.input(0), g.input(1)};
+  std::vector<std::size_t> wanted;
+  for (std::size_t k = 0; k < g.node.outputs.size(); ++k) {
+    if (!g.wants(kNumbers + k) || g.result_gradient(k) == ir::kNone) continue;
+    ir::ValueId dy = g.result_gradient(k);
+    // Of a batch of one it may still have that as its axis.
+    if (g.graph.type(dy).batched) dy = reduce(g.graph, ir::ReduceKind::sum, dy, {0});
+    inputs.push_back(dy);
+    wanted.push_back(kNumbers + k);
+  }
+  if (wanted.empty()) return;
+  const ir::NodeId node =
+      apply(g.graph, ir::Op::all_reduce, g.get<ir::AllReduceAttributes>(), std::move(inputs));
+  for (std::size_t k = 0; k < wanted.size(); ++k) g.set(wanted[k], g.graph.node(node).outputs[k]);
+}
+
 }  // namespace
 
-const Definition all_reduce_definition{infer, nullptr};
+const Definition all_reduce_definition{infer, gradient};
 
 }  // namespace traingraph::ops

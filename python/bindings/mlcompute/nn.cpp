@@ -256,6 +256,7 @@ void read_training(Options& options, const Arguments& given) {
   options.device = given.get<Device>("device");
   options.any_batch_size = given.get<bool>("any_batch_size");
   options.distributed = given.optional<distributed::Communicator>("distributed");
+  options.ranks = {.synchronized_batch_norm = given.get<bool>("synchronized_batch_norm")};
 }
 
 // One, or several.
@@ -323,7 +324,7 @@ void bind_networks(py::module_& module) {
       "loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer | str = 'adam', "
       "labels: str = 'classes', weights: bool = False, train: Block | Sequence[Block] | None = "
       "None, batch_size: int = 32, device: MLCDevice | str = 'any', any_batch_size: bool = False, "
-      "distributed: Communicator | None = None";
+      "distributed: Communicator | None = None, synchronized_batch_norm: bool = False";
   def_function(
       module, "model", "MLCTrainingGraph",
       {layers +
@@ -336,7 +337,7 @@ void bind_networks(py::module_& module) {
       "made of. Shapes: x is (batch_size, *input); y is the prediction's, or for softmax cross "
       "entropy its classes, (batch_size), unless labels is 'one_hot'; with weights 'w' has one "
       "number for each value of the loss. any_batch_size: "
-      "MLCGraphCompilationOptions.ANY_BATCH_SIZE. distributed: as in compile. "
+      "MLCGraphCompilationOptions.ANY_BATCH_SIZE. distributed and what follows it: as in compile. "
       "A loss that is a Value is trained on by the mean of its elements; nn.Input values that it "
       "alone reads are labels. The first output is the prediction, others are declared as "
       "'output1', 'output2', …. train are blocks of nn.shared whose weights alone the model "

@@ -129,7 +129,8 @@ const NamedTensors& ExecutableGraph::outputs() const { return state_->outputs; }
 void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               const NamedTensors& constants, const NamedData& data,
                               Precision precision, std::optional<std::int64_t> memory_limit,
-                              const std::optional<distributed::Communicator>& distributed) {
+                              const std::optional<distributed::Communicator>& distributed,
+                              const distributed::Options& ranks) {
   if (memory_limit && *memory_limit < 1) {
     throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
                           std::to_string(*memory_limit));
@@ -154,6 +155,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->memory_limit = memory_limit;
   now->device = device;
   now->ranks = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
+  now->distributed = ranks;
   if (now->ranks != nullptr) check_may_be_distributed(*now);
   auto executor = std::make_shared<Executor>(now, backend, before.get());
   try {
@@ -171,6 +173,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->memory_limit = memory_limit;
     state_->device = device;
     state_->ranks = now->ranks;
+    state_->distributed = ranks;
     if (before != nullptr) state_->resumed->set(nullptr);
     state_->resumed->set_taken_at(now->changes);
     state_->executor = std::move(executor);

@@ -43,6 +43,7 @@ std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& g
       {"optimizer", optimizer == nullptr ? "none" : optimizer->description()},
       {"learning rate",
        optimizer == nullptr ? "none" : short_text(static_cast<double>(optimizer->learning_rate()))},
+      {"synchronized_batch_norm", state.distributed.synchronized_batch_norm ? "true" : "false"},
       {"program", without_layer_numbers(graph.compiled_description())},
   };
 }

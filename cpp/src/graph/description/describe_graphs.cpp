@@ -116,10 +116,12 @@ void add_inputs(ExecutableGraph& self, const NamedTensors& inputs, const MaybeTe
 void compile(ExecutableGraph& self, CompilationOptions options, const Device& device,
              const MaybeTensors& tensors, const std::optional<NamedDataToRead>& data,
              Precision precision, std::optional<std::int64_t> memory_limit,
-             const std::optional<distributed::Communicator>& distributed) {
+             const std::optional<distributed::Communicator>& distributed,
+             bool synchronized_batch_norm) {
   const NamedTensors constants = tensors.value_or(NamedTensors());
   self.compile(options, device, constants, data ? data->read(constants, "constant") : NamedData(),
-               precision, memory_limit, distributed);
+               precision, memory_limit, distributed,
+               {.synchronized_batch_norm = synchronized_batch_norm});
 }
 
 template <class T>
@@ -195,7 +197,10 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
             std::any()},
            {"precision", "The precision of products and activations.", Precision::kFloat32},
            {"memory_limit", "In bytes; None: no limit.", std::any()},
-           {"distributed", "The ranks that train it together; None: one alone.", std::any()}})
+           {"distributed", "The ranks that train it together; None: one alone.", std::any()},
+           {"synchronized_batch_norm",
+            "Whether batch normalization takes mean and variance over the rows of all ranks.",
+            false}})
       .may_wait()
       .action("link", link<T>,
               "Joins graphs that share tensors: what one computes and another one reads passes "

@@ -35,7 +35,8 @@ ValueId share_of_rank(const GraphState& state, Lowering& lowering, ValueId start
   return ops::binary(lowering.graph, ir::Scalar::multiply, start, share);
 }
 
-std::vector<ValueId> written_forward(const ir::Graph& graph) {
+std::vector<ValueId> written_by_rank(const Lowering& lowering) {
+  const ir::Graph& graph = lowering.graph;
   std::vector<ValueId> written;
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ir::Value& value = graph.values[v];
@@ -48,7 +49,9 @@ std::vector<ValueId> written_forward(const ir::Graph& graph) {
           "which would limit other rows on each, but got one" +
           ir::where(graph, node));
     }
-    written.push_back(static_cast<ValueId>(v));
+    if (!lowering.written_alike.contains(value.writes)) {
+      written.push_back(static_cast<ValueId>(v));
+    }
   }
   return written;
 }

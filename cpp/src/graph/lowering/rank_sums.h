@@ -11,9 +11,9 @@ namespace traingraph {
 ir::ValueId share_of_rank(const GraphState& state, Lowering& lowering, ir::ValueId start,
                           bool is_mean);
 
-// What the forward pass writes to parameters. Raises Unsupported for what follows from the rows of
-// one rank and is no statistic.
-std::vector<ir::ValueId> written_forward(const ir::Graph& graph);
+// What the forward pass writes to parameters, and ranks have differently. Raises Unsupported for
+// what follows from the rows of one rank and is no statistic.
+std::vector<ir::ValueId> written_by_rank(const Lowering& lowering);
 
 // Sums of these values over all ranks, in their order: gradients travel in buckets, in the order in
 // which they become ready. `exchanges_in`: the phase that runs once in a step.

@@ -240,7 +240,7 @@ class TrainingWriter {
   // What the forward pass writes, as running statistics, becomes the mean over ranks, so that all
   // of them go on with the same.
   void average_statistics() {
-    const std::vector<ValueId> written = written_forward(graph());
+    const std::vector<ValueId> written = written_by_rank(out_.lowering);
     if (written.empty()) return;
     graph().phase = ir::Phase::gradient;
     std::vector<ValueId> shares;

@@ -67,6 +67,7 @@ struct GraphState {
   std::shared_ptr<LinkSet> links;                    // null: linked with nothing
   int micro_batches = 1;                             // executions that make one step
   std::shared_ptr<distributed::Ranks> ranks;         // that train together; null: one alone
+  distributed::Options distributed;                  // how they do
   std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
   std::shared_ptr<KeptFitPlace> fit_place = std::make_shared<KeptFitPlace>();
   CompilationOptions options = CompilationOptions::kNone;
