@@ -311,9 +311,14 @@ def test_a_failure_in_flight_gives_up_its_whole_step() -> None:
     assert network.bits()["3.last.weights"] != expected["3.last.weights"]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     one = Network("cpu")
     one.runs(0, 2)
+    one.training.save(tmp_path / "begun.safetensors")
+    for other in (1, 4):
+        text = f"'state.micro_batches': expected {other}, the graph's micro_batches, but got 3"
+        with pytest.raises(ValueError, match=text):
+            Network("cpu", micro=other).training.load(tmp_path / "begun.safetensors")
     state = one.training.state()
     four = Network("cpu", micro=4)
     with pytest.raises(ValueError, match=r"'state.micro_batches': expected 4, .* but got 3"):

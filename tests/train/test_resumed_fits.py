@@ -173,7 +173,10 @@ def test_a_fit_that_has_ended_has_nothing_left(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=none):
         network.fit(X, Y, epochs=3, resume=True)
     network.fit(X, Y, epochs=9, on_epoch=lambda epoch: False)
-    assert network.fit(X, Y, epochs=9, resume=True) == []
+    with pytest.warns(
+        RuntimeWarning, match="lambda> has ended the fit to go on with after epoch 1"
+    ):
+        assert network.fit(X, Y, epochs=9, resume=True) == []
     network.load_state(network.state())
     with pytest.raises(ValueError, match=none):
         network.fit(X, Y, epochs=9, resume=True)

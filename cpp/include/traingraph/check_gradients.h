@@ -1,3 +1,4 @@
+// Gradients of a compiled graph beside finite differences of its loss.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ struct TRAINGRAPH_API GradientRow {
   std::int64_t compared = 0;  // elements and directions
   std::int64_t excluded = 0;  // others, at a kink
   bool ok = false;            // something was compared, and no error is above the bound
+  bool operator==(const GradientRow&) const = default;
   static const ClassDescription& class_description();
 };
 
@@ -33,6 +35,7 @@ struct TRAINGRAPH_API GradientCheck {
 
   // A table.
   std::string to_string() const;
+  bool operator==(const GradientCheck&) const = default;
   static const ClassDescription& class_description();
 };
 

@@ -15,11 +15,13 @@
 
 namespace traingraph {
 
+// Records are the same where their numbers are, and NaN is the same as NaN.
+
 // What a metric gives over all samples: one number without a shape, or a matrix.
 struct TRAINGRAPH_API MetricValue {
   Shape shape;
   std::vector<double> numbers;
-  bool operator==(const MetricValue&) const = default;
+  bool operator==(const MetricValue& other) const;
 };
 using Metrics = std::vector<std::pair<std::string, MetricValue>>;
 
@@ -29,6 +31,7 @@ struct TRAINGRAPH_API Evaluation {
   // count.
   std::optional<double> accuracy;
   Metrics metrics;  // that were asked for
+  bool operator==(const Evaluation& other) const;
   static const ClassDescription& class_description();
 };
 
@@ -41,6 +44,7 @@ struct TRAINGRAPH_API Epoch {
   std::optional<std::uint64_t> shuffle_seed;  // what the order followed from; none: as given
   double learning_rate = 0;                   // of its last step
   std::optional<Evaluation> validation;       // after it, where the fit was given samples for it
+  bool operator==(const Epoch& other) const;
   static const ClassDescription& class_description();
 };
 
@@ -48,10 +52,11 @@ struct TRAINGRAPH_API Epoch {
 // many of its steps are.
 struct TRAINGRAPH_API FitProgress {
   std::vector<Epoch> epochs;
-  int epoch = 0;  // its number; 0 before the first step
+  int epoch = 0;  // its number, of the last one where none is left; 0 before the first step
   std::int64_t steps = 0;
   std::int64_t all_steps = 0;  // of an epoch
   double loss = 0;             // of the epoch's steps so far
+  std::string ended_by;        // the callbacks that have ended it; "": none
 };
 
 struct TRAINGRAPH_API SampleData {

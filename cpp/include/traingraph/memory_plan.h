@@ -16,6 +16,7 @@ struct TRAINGRAPH_API MemoryPlan {
     std::string name;  // tensor or op, with its layer
     std::string kind;  // bound, persistent, saved, gradient, exchange, transient, workspace
     std::size_t bytes = 0;
+    bool operator==(const Entry&) const = default;
     static const ClassDescription& class_description();
   };
   std::vector<Entry> entries;
@@ -39,6 +40,7 @@ struct TRAINGRAPH_API MemoryPlan {
   std::string largest_entries() const;
   // A table.
   std::string to_string() const;
+  bool operator==(const MemoryPlan&) const = default;
   static const ClassDescription& class_description();
 };
 

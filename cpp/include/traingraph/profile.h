@@ -17,6 +17,7 @@ struct TRAINGRAPH_API Profile {
     std::string op;
     double start = 0;  // seconds since the first op
     double seconds = 0;
+    bool operator==(const Entry&) const = default;
     static const ClassDescription& class_description();
   };
   // The times of one layer's ops, summed. Ops that were fused count for the layer they joined.
@@ -26,6 +27,7 @@ struct TRAINGRAPH_API Profile {
     double gradient = 0;
     double update = 0;
     double seconds() const { return forward + gradient + update; }
+    bool operator==(const Layer&) const = default;
     static const ClassDescription& class_description();
   };
 
@@ -38,6 +40,7 @@ struct TRAINGRAPH_API Profile {
   std::string table() const;
   // The entries as JSON for chrome://tracing and Perfetto.
   std::string chrome_trace() const;
+  bool operator==(const Profile&) const = default;
   static const ClassDescription& class_description();
 };
 

@@ -10,42 +10,13 @@
 #include "convert/data.h"
 #include "convert/enums.h"
 #include "convert/errors.h"
-#include "convert/names.h"
 #include "convert/saved_arrays.h"
 #include "mlcompute/fit.h"
 #include "mlcompute/fit_functions.h"
+#include "mlcompute/fit_samples.h"
 
 namespace traingraph::python {
 namespace {
-
-// A DataLoader, a data set or a generator: it is gone through, and no array.
-bool makes_batches(py::handle value) {
-  const bool has_items = py::hasattr(value, "__iter__") || py::hasattr(value, "__getitem__");
-  const auto has = [&](const char* name) { return py::hasattr(value, name); };
-  return has_items && !PyList_Check(value.ptr()) && !PyTuple_Check(value.ptr()) &&
-         PyObject_CheckBuffer(value.ptr()) == 0 && !has("__array__") && !has("__dlpack__") &&
-         !has("toarray") && !py::isinstance<TensorData>(value);
-}
-
-// A dictionary by declared name, or the one array where one tensor is declared.
-NamedData samples(const py::object& given, const NamedTensors& declared, const Where& where,
-                  const char* role) {
-  if (given.is_none()) return {};
-  if (py::isinstance<py::dict>(given)) {
-    return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
-                      Access::kRead);
-  }
-  if (makes_batches(given)) {
-    const bool fits = where.subject.ends_with(".fit");
-    throw py::type_error("[" + where.subject + "] expected " + where.name + ": arrays but got '" +
-                         type_name(given) + "', which gives samples one after another; " +
-                         (fits ? "pass an iterable of batches by batches="
-                               : "join them: numpy.concatenate(list(…))"));
-  }
-  if (declared.size() != 1) refuse_one_array(declared, where, role);
-  const py::dict one(py::arg(declared.front().first.c_str()) = given);
-  return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);
-}
 
 // Lets Python's signal handlers run (Ctrl-C) now and then while the core loops.
 class Signals {
@@ -99,44 +70,6 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   }
   PyErr_SetObject(py::type::of(error).ptr(), error.ptr());
   throw py::error_already_set();
-}
-
-// What a fit is fed, as it was declared.
-struct Declared {
-  explicit Declared(const TrainingGraph& graph)
-      : inputs(graph.inputs()),
-        loss_labels(graph.loss_labels()),
-        loss_label_weights(graph.loss_label_weights()) {}
-  NamedTensors inputs, loss_labels, loss_label_weights;
-};
-
-// (inputs, labels) or (inputs, labels, label_weights). `of`: "validation's ".
-SampleData to_samples(const Declared& declared, py::handle value, const Where& where,
-                      const std::string& of) {
-  const bool is_sequence = py::isinstance<py::tuple>(value) || py::isinstance<py::list>(value);
-  const std::size_t count = is_sequence ? py::len(value) : 0;
-  if (count != 2 && count != 3) {
-    throw InvalidArgument(
-        "[" + where.subject + "] expected " + where.name +
-        ": (inputs, labels) or (inputs, labels, label_weights) but got " +
-        (is_sequence ? std::to_string(count) + " items" : "'" + type_name(value) + "'") +
-        (PyFloat_Check(value.ptr()) ? "; split the samples, there is no share" : ""));
-  }
-  const py::sequence items = py::reinterpret_borrow<py::sequence>(value);
-  SampleData data;
-  data.inputs = samples(items[0], declared.inputs, where, (of + "input").c_str());
-  data.loss_labels = samples(items[1], declared.loss_labels, where, (of + "loss label").c_str());
-  if (count == 3) {
-    data.loss_label_weights =
-        samples(items[2], declared.loss_label_weights, where, (of + "loss label weight").c_str());
-  }
-  return data;
-}
-
-std::optional<SampleData> to_validation(const TrainingGraph& graph, py::handle value,
-                                        const Where& where) {
-  if (value.is_none()) return std::nullopt;
-  return to_samples(Declared(graph), value, where, "validation's ");
 }
 
 // An iterable of batches, asked by a thread of the core.
@@ -244,6 +177,17 @@ class Bar {
   Clock::time_point last_ = Clock::now();
 };
 
+void warn(const std::string& text) {
+  if (PyErr_WarnEx(PyExc_RuntimeWarning, text.c_str(), 1) != 0) throw py::error_already_set();
+}
+
+void warn_of_end(const FitProgress& progress) {
+  warn("[fit] expected epochs to train but " + progress.ended_by +
+       " has ended the fit to go on with after epoch " + std::to_string(progress.epoch) +
+       "; without resume, first_epoch=" + std::to_string(progress.epoch + 1) +
+       " trains further epochs");
+}
+
 bool warns(const std::string& what, const Where& where) {
   if (what == "warn" || what == "raise") return what == "warn";
   const std::string meant = did_you_mean(what, {"raise", "warn"});
@@ -259,7 +203,10 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   arguments.options = given.get<ExecutionOptions>("options");
   arguments.shuffle = given.get<bool>("shuffle");
   arguments.shuffle_seed = given.optional<std::uint64_t>("shuffle_seed");
-  arguments.validation = to_validation(self, given["validation"], given.where("validation"));
+  if (!given["validation"].is_none()) {
+    arguments.validation =
+        to_samples(Declared(self), given["validation"], given.where("validation"), "validation's ");
+  }
   arguments.metrics = to_metrics(given);
   arguments.schedule = to_schedule(given["schedule"], given.where("schedule"));
   std::vector<py::object> callbacks;
@@ -277,9 +224,7 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
   if (warns(given.get<std::string>("on_nonfinite"), given.where("on_nonfinite"))) {
     arguments.on_nonfinite = [](const std::string& text) {
       const HeldGil held;
-      if (PyErr_WarnEx(PyExc_RuntimeWarning, ("[fit] " + text).c_str(), 1) != 0) {
-        throw py::error_already_set();
-      }
+      warn("[fit] " + text);
     };
   }
   std::optional<Bar> bar;
@@ -298,6 +243,7 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
       epochs = self.fit(arguments);
     }
     if (bar) bar->close();  // may be interrupted, too
+    if (epochs.empty() && !progress.ended_by.empty()) warn_of_end(progress);
     return epochs;
   } catch (const Error&) {
     raise_with(progress, std::current_exception(), true);

@@ -449,6 +449,9 @@ Metadata load_checkpoint(GraphState& state, const std::string& path,
       file.read(tensor);
       of_fit.emplace_back(std::move(tensor.name), std::move(tensor.data));
     } else {
+      // The sums of a step depend on it: what is told of their names tells of it, too.
+      const bool is_number = tensor.data.shape.empty() && tensor.data.data_type == DataType::kInt64;
+      if (state.training && is_number && tensor.name == kMicroBatches) file.read(tensor);
       values.tensors.emplace(tensor.name, std::move(tensor));
     }
   }
@@ -459,7 +462,9 @@ Metadata load_checkpoint(GraphState& state, const std::string& path,
   take(values, state);
   if (place != nullptr) {
     const std::int64_t summed = values.has_begun_step() ? values.number(kSummed) : 0;
-    place->passes = passes_of(values.number(kForwardCount), state.micro_batches, summed);
+    const std::int64_t micro =
+        place->micro_batches != 0 ? place->micro_batches : state.micro_batches;
+    place->passes = passes_of(values.number(kForwardCount), micro, summed);
     state.fit_place->set(std::move(place));
   }
   Metadata metadata = file.metadata();

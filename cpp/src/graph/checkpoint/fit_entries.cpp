@@ -21,6 +21,8 @@ constexpr const char* kEpochRate = "fit.epoch_rate";
 constexpr const char* kSeed = "fit.shuffle_seed";
 // Of each callback, by its position from 1: whether it has heard, behind its kind; and its state.
 constexpr std::string_view kHeard = "fit.heard.", kCallbacks = "fit.callbacks.";
+// Of each of those that have ended the fit, counted from 1: 1, behind its kind.
+constexpr std::string_view kEndedBy = "fit.ended_by.";
 
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
@@ -28,12 +30,14 @@ struct Number {
   const char* name;
   std::int64_t FitPlace::* member;
   std::int64_t least = 0, most = kMost;
+  bool may_lack = false;  // in files of before
 };
 constexpr Number kNumbers[] = {
     {"fit.epoch", &FitPlace::epoch, 1, std::numeric_limits<int>::max()},
     {"fit.steps", &FitPlace::steps},
     {"fit.samples", &FitPlace::samples},
     {"fit.batch_size", &FitPlace::batch_size},
+    {"fit.micro_batches", &FitPlace::micro_batches, 1, std::numeric_limits<int>::max(), true},
     {"fit.order", &FitPlace::order},
     {"fit.loss_count", &FitPlace::loss_count},
     {"fit.ended", &FitPlace::ended, 0, 1},
@@ -92,6 +96,17 @@ class FitReader {
     }
     std::vector<PlacedCallback> result;
     for (auto& [position, callback] : found) result.push_back(std::move(callback));
+    return result;
+  }
+
+  std::vector<std::string> ended_by() {
+    std::map<std::int64_t, std::string> found;
+    for (const auto& [name, data] : entries_) {
+      const auto of = position_in(name, kEndedBy);
+      if (of && number({name.c_str(), nullptr, 1, 1}) == 1) found[of->first] = of->second;
+    }
+    std::vector<std::string> result;
+    for (const auto& [position, kind] : found) result.push_back(kind);
     return result;
   }
 
@@ -158,6 +173,11 @@ NamedData entries_of(const FitPlace& place) {
     entries.emplace_back(kEpochRate, entry(*place.epoch_rate, DataType::kFloat32));
   }
   std::int64_t position = 0;
+  for (const std::string& kind : place.ended_by) {
+    entries.emplace_back(std::string(kEndedBy) + std::to_string(++position) + "." + kind,
+                         entry(std::int64_t{1}, DataType::kInt64));
+  }
+  position = 0;
   for (const PlacedCallback& callback : place.callbacks) {
     const std::string of = std::to_string(++position) + ".";
     const std::int64_t heard = callback.has_heard ? 1 : 0;
@@ -172,7 +192,10 @@ NamedData entries_of(const FitPlace& place) {
 FitPlace place_of(const NamedData& entries, const std::string& source) {
   FitReader reader(entries, source);
   FitPlace place;
-  for (const Number& number : kNumbers) place.*number.member = reader.number(number);
+  for (const Number& number : kNumbers) {
+    if (number.may_lack && !reader.has(number.name)) continue;
+    place.*number.member = reader.number(number);
+  }
   place.loss_sum = reader.number<double>(kLossSum, DataType::kFloat64);
   if (reader.has(kSeed)) {
     place.shuffle_seed = reader.number<std::uint64_t>(kSeed, DataType::kInt64);
@@ -180,6 +203,7 @@ FitPlace place_of(const NamedData& entries, const std::string& source) {
   if (reader.has(kRate)) place.learning_rate = reader.number<float>(kRate, DataType::kFloat32);
   if (reader.has(kEpochRate))
     place.epoch_rate = reader.number<float>(kEpochRate, DataType::kFloat32);
+  place.ended_by = reader.ended_by();
   place.callbacks = reader.callbacks();
   reader.finish();
   return place;

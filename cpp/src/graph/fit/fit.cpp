@@ -28,7 +28,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kMostEpochs = std::numeric_limits<int>::max();
 constexpr std::int64_t kMostRows = std::numeric_limits<std::int64_t>::max();
 
 class Fit {
@@ -46,7 +45,7 @@ class Fit {
     take_samples();
     take_validation();
     check_trains(graph_, state_);
-    if (is_done()) return {};
+    if (is_over(state_, arguments_, progress_)) return {};
     begin();
     RankGuard guard(state_);
     check_same_place(state_, place_);
@@ -66,8 +65,7 @@ class Fit {
     // The last moment in which Ctrl-C finds a place to go on from.
     keeping_place("", check_interruption);
     for (const FitCallbackPtr& callback : arguments_.callbacks) callback->end(graph_);
-    const std::int64_t last = place_.ended != 0 ? kMostEpochs : place_.epoch - 1;
-    state_.fit_place->end(last, passes_now(state_));
+    end_fit(state_, place_, progress_);
     guard.done();
     return progress_.epochs;
   }
@@ -128,12 +126,6 @@ class Fit {
       error.add(" in the validation");
       throw;
     }
-  }
-
-  // Interrupted as it returned, when nothing was left to do.
-  bool is_done() const {
-    return arguments_.resume && arguments_.resume->empty() && state_.fit_place->get() == nullptr &&
-           state_.fit_place->has_ended(arguments_.epochs, passes_now(state_));
   }
 
   // What can be refused is, before callbacks or their files change.
@@ -282,7 +274,7 @@ class Fit {
     const auto hears = [this](PlacedCallback& placed, auto&& call) {
       if (placed.has_heard) return;
       keep_place();  // of a callback that saves
-      if (!call()) place_.ended = 1;
+      if (!call()) place_.end_by(placed.kind);
       placed.has_heard = true;
     };
     keeping_place("", [&] {
@@ -317,6 +309,7 @@ class Fit {
 
   void keep_place() {
     place_.passes = passes_now(state_);
+    place_.micro_batches = graph_.micro_batches();
     place_.learning_rate = std::nullopt;
     if (const OptimizerPtr used = graph_.optimizer()) place_.learning_rate = used->learning_rate();
     for (std::size_t k = 0; k < arguments_.callbacks.size(); ++k) {

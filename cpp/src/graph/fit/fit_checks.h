@@ -21,7 +21,8 @@ void check_monitors(const FitArguments& arguments, LossType type);
 void check_files(const FitArguments& arguments, bool goes_on);
 // Whether steps of the graph change anything.
 void check_trains(const TrainingGraph& graph, GraphState& state);
-// Of one graph at a time: two would train in between each other's steps, and it remembers one place.
+// Of one graph at a time: two would train in between each other's steps, and it remembers one
+// place.
 class OnlyFit {
  public:
   explicit OnlyFit(KeptFitPlace& place);

@@ -31,6 +31,19 @@ std::string kinds_with_state(const std::vector<PlacedCallback>& callbacks) {
   return text.empty() ? "none" : text;
 }
 
+void tell_end(const EndedFit& ended, FitProgress& progress) {
+  progress.ended_by = ended.by;
+  if (progress.epoch == 0) progress.epoch = static_cast<int>(ended.epoch);
+}
+
+void check_micro_batches(const GraphState& state, const FitPlace& place) {
+  const std::lock_guard lock(structure());
+  if (place.micro_batches == 0 || place.micro_batches == state.micro_batches) return;
+  throw InvalidArgument("[fit] expected micro_batches=" + std::to_string(place.micro_batches) +
+                        ", as the fit to go on with has, but got " +
+                        std::to_string(state.micro_batches));
+}
+
 class Matching {
  public:
   Matching(const std::vector<PlacedCallback>& before, std::vector<PlacedCallback>& now)
@@ -94,6 +107,23 @@ std::int64_t passes_now(GraphState& state) {
   return passes;
 }
 
+void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress) {
+  EndedFit ended{place.epoch - 1, place.ended == 0, "", passes_now(state)};
+  for (const std::string& kind : place.ended_by) ended.by += (ended.by.empty() ? "" : ", ") + kind;
+  if (!ended.is_whole && ended.by.empty()) ended.by = "a callback";  // of a file that does not tell
+  tell_end(ended, progress);
+  state.fit_place->end(std::move(ended));
+}
+
+bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& progress) {
+  if (!arguments.resume || !arguments.resume->empty() || state.fit_place->get()) return false;
+  const std::optional<EndedFit> ended = state.fit_place->ended();
+  if (!ended || ended->passes != passes_now(state)) return false;
+  if (ended->is_whole && arguments.epochs > ended->epoch) return false;
+  tell_end(*ended, progress);
+  return true;
+}
+
 bool is_there_to_go_on(const std::string& path) {
   std::error_code error;
   return path.empty() ||
@@ -104,7 +134,10 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
                          const std::function<void(const FitPlace&)>& check) {
   if (!path.empty()) {
     load_checkpoint(state, path, [&](const FitPlace* place) {
-      if (place != nullptr) return check(*place);
+      if (place != nullptr) {
+        check_micro_batches(state, *place);
+        return check(*place);
+      }
       throw InvalidArgument("[fit] expected a checkpoint that was saved within a fit but '" + path +
                             "' was not; load it, and fit with first_epoch");
     });
@@ -116,6 +149,7 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
         "[fit] expected a graph that stands in a fit to go on with but it stands in none; for more "
         "epochs after one that has ended, first_epoch is the number of the next");
   }
+  check_micro_batches(state, *kept);
   if (const std::int64_t passes = passes_now(state); passes != kept->passes) {
     throw InvalidArgument("[fit] expected the graph as its fit has left it, after " +
                           std::to_string(kept->passes) + " executions, but got one after " +

@@ -14,6 +14,12 @@ namespace traingraph {
 // Executions that have trained, once all that were submitted are done.
 std::int64_t passes_now(GraphState& state);
 
+// A fit that stands there is over: the graph keeps that, and `progress` tells who has ended it.
+void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress);
+// Whether one that is to go on where the graph stands is over, as who was interrupted when it
+// returned does not know.
+bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& progress);
+
 // Whether there is a fit to go on with: FitArguments::resume.
 bool is_there_to_go_on(const std::string& path);
 // Where it stands, of the checkpoint, which is loaded, or the graph. `check` may refuse it: then

@@ -27,16 +27,23 @@ struct FitPlace {
   std::int64_t steps = 0;    // of its batches so many have trained
   std::int64_t samples = 0;  // 0, and a batch size of 0: a function makes the batches
   std::int64_t batch_size = 0;
+  std::int64_t micro_batches = 0;             // of the graph; 0: of a file that does not tell
   std::optional<std::uint64_t> shuffle_seed;  // none: as given
   std::int64_t order = 0;                     // the number of the epoch's order
   double loss_sum = 0;                        // of those steps
   std::int64_t loss_count = 0;
-  std::int64_t ended = 0;  // 1: a callback has ended the fit
+  std::int64_t ended = 0;             // 1: a callback has ended the fit
+  std::vector<std::string> ended_by;  // the kinds of those that have
   std::optional<float> learning_rate;
   std::optional<float> epoch_rate;        // of the epoch, once its batches have trained
   std::vector<PlacedCallback> callbacks;  // in their order
   // Of the graph when it stood here, see passes_of: with another count it stands elsewhere.
   std::int64_t passes = 0;
+
+  void end_by(const std::string& kind) {
+    ended = 1;
+    ended_by.push_back(kind);
+  }
 };
 using FitPlacePtr = std::shared_ptr<const FitPlace>;
 
@@ -47,22 +54,29 @@ inline std::int64_t passes_of(std::int64_t forward_count, std::int64_t micro_bat
   return summed == 0 ? forward_count * micro_batches : (forward_count - 1) * micro_batches + summed;
 }
 
+// A fit that is over.
+struct EndedFit {
+  std::int64_t epoch = 0;  // its last one
+  bool is_whole = true;    // no callback has ended it
+  std::string by;          // those that have
+  std::int64_t passes = 0;
+};
+
 // That of the fit that a graph was last in the middle of; null: none.
 class KeptFitPlace {
  public:
   // False: one runs already. By who runs it.
   bool begin_run() { return !runs_.exchange(true); }
   void end_run() { runs_ = false; }
-  // A fit up to this epoch is over, after so many passes.
-  void end(std::int64_t epoch, std::int64_t passes) {
+  void end(EndedFit ended) {
     const std::lock_guard lock(mutex_);
     place_ = nullptr;
-    ended_ = {epoch, passes};
+    ended_ = std::move(ended);
   }
-  // Whether one up to this epoch is, and nothing has trained since.
-  bool has_ended(std::int64_t epoch, std::int64_t passes) const {
+  // The last one, if none has begun since.
+  std::optional<EndedFit> ended() const {
     const std::lock_guard lock(mutex_);
-    return ended_ && epoch <= ended_->first && passes == ended_->second;
+    return ended_;
   }
   FitPlacePtr get() const {
     const std::lock_guard lock(mutex_);
@@ -78,7 +92,7 @@ class KeptFitPlace {
   mutable Mutex mutex_;
   std::atomic<bool> runs_ = false;
   FitPlacePtr place_;
-  std::optional<std::pair<std::int64_t, std::int64_t>> ended_;
+  std::optional<EndedFit> ended_;
 };
 
 }  // namespace traingraph
