@@ -25,6 +25,19 @@ if not TYPE_CHECKING:
     __getattr__ = missing_name(__name__, __all__)
 
 
+class _Made:
+    """A transform that says what it is."""
+
+    def __init__(self, text: str, change: Transform) -> None:
+        self._text, self._change, self.__name__ = text, change, change.__name__
+
+    def __call__(self, x: Array, rng: np.random.Generator) -> Array:
+        return self._change(x, rng)
+
+    def __repr__(self) -> str:
+        return f"<augment.{self._text}>"
+
+
 def scale(factor: float = 1 / 255, offset: float = 0.0) -> Transform:
     """x * factor + offset in float32: of uint8 images what lies between 0 and 1."""
     _expect_number("scale", "factor", factor)
@@ -34,7 +47,7 @@ def scale(factor: float = 1 / 255, offset: float = 0.0) -> Transform:
     def scaled(x: Array, _: np.random.Generator) -> Array:
         return x * np.float32(factor) + np.float32(offset)
 
-    return scaled
+    return _Made(f"scale({factor:g}, {offset:g})", scaled)
 
 
 def flip(probability: float = 0.5, axis: int = -1) -> Transform:
@@ -53,7 +66,7 @@ def flip(probability: float = 0.5, axis: int = -1) -> Transform:
         turned: Array = np.where(some.reshape(-1, *[1] * (x.ndim - 1)), np.flip(x, axis), x)
         return turned
 
-    return flipped
+    return _Made(f"flip({probability:g}, {axis})", flipped)
 
 
 def shift(most: int) -> Transform:
@@ -71,7 +84,7 @@ def shift(most: int) -> Transform:
         moved: Array = np.moveaxis(windows, (-4, -3), (1, 2))[np.arange(len(x)), down, right]
         return moved
 
-    return shifted
+    return _Made(f"shift({most})", shifted)
 
 
 def noise(deviation: float) -> Transform:
@@ -84,7 +97,7 @@ def noise(deviation: float) -> Transform:
         noised: Array = x + np.float32(deviation) * rng.standard_normal(x.shape, np.float32)
         return noised
 
-    return noisy
+    return _Made(f"noise({deviation:g})", noisy)
 
 
 class Batches:
@@ -120,6 +133,10 @@ class Batches:
         self._transforms = _transforms(inputs, transforms)
         self._size, self._seed, self._shuffle = batch_size, seed, shuffle
         self._epoch = 1
+
+    def __repr__(self) -> str:
+        of = f"batch_size={self._size} seed={self._seed} shuffle={bool(self._shuffle)}"
+        return f"<Batches of {self._count} samples {of} transforms={self._transforms}>"
 
     def __len__(self) -> int:
         """Batches of an epoch."""

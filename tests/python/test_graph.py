@@ -22,6 +22,7 @@ from traingraph import (
     MLCTensor,
     MLCTensorParameter,
     MLCTrainingGraph,
+    nn,
     sequential,
 )
 
@@ -213,6 +214,31 @@ def test_columns_of_a_summary_stay_apart() -> None:
     layer.label = "a name that is longer than the column of layers is wide"
     graph.node(layer, source=MLCTensor(shape=[1, 10000, 10000, 1000]))
     assert re.search(r" 'a name .* is wide'  \(1, 10000, 10000, 1000\)  0\n", graph.summary())
+
+
+def test_columns_of_tables_count_characters() -> None:
+    model = nn.model([nn.dense(4), "relu", nn.dense(3)], input=2)
+    model.layers[0].label = "größe → höhe"
+    model.compile(device="cpu")
+    head, *rows, _ = model.summary().splitlines()
+    assert any("→" in row for row in rows)
+    assert any("größe" in row for row in rows)
+    for row in rows:
+        assert row[: head.index("result")].endswith("  ")
+        assert row[head.index("result")] == "("
+        assert row[head.index("parameters") - 1] == " "
+        assert row[head.index("parameters") :].isdigit()
+    plan = str(model.memory_plan()).splitlines()
+    assert any("größe" in row for row in plan)
+    assert len({len(row) for row in plan}) == 1
+    run = model.execute(
+        inputs_data={"x": np.ones((32, 2), np.float32)},
+        loss_labels_data={"y": np.zeros(32, np.int32)},
+        options="synchronous|per_layer_profiling",
+    )
+    table = run.profile.table().splitlines()
+    assert any("größe" in row for row in table)
+    assert len({len(row) for row in table}) == 1
 
 
 def test_layers_without_a_loss_are_a_calculator() -> None:

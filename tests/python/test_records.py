@@ -76,6 +76,29 @@ def test_records_come_back(record: Any) -> None:
         assert type(again) is type(record)
         assert members(again) == expected
         assert str(again) == str(record)
+        assert again == record
+        assert hash(again) == hash(record)
+    assert record != 3
+
+
+def test_records_of_other_numbers_are_others() -> None:
+    training, ones = trained()
+    labels = np.eye(2, dtype=np.float32)
+    first, second = training.fit(ones, labels=labels, epochs=2)
+    assert first != second
+    assert training.evaluate(ones, labels=labels) == training.evaluate(ones, labels=labels)
+    assert training.evaluate(ones, labels=labels) != training.evaluate(2 * ones, labels=labels)
+    plan = training.memory_plan()
+    assert plan.entries == training.memory_plan().entries
+    assert plan.entries[0] != plan.entries[1]
+
+
+def test_nan_of_a_record_is_the_same_in_its_copy() -> None:
+    training, ones = trained()
+    alike = np.eye(2, dtype=np.float32)[[0, 0]]  # without the other class there is no area
+    found = training.evaluate(ones, labels=alike, metrics=["auc", "confusion_matrix"])
+    assert np.isnan(found.metrics["auc"])
+    assert copy.copy(found) == found == pickle.loads(pickle.dumps(found))
 
 
 def test_what_is_no_record_is_not_pickled() -> None:

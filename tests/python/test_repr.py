@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import traingraph
+import traingraph.augment
 from traingraph import (
     MLCAdamOptimizer,
     MLCDevice,
@@ -13,6 +15,7 @@ from traingraph import (
     MLCTensor,
     MLCTensorData,
     MLCTensorParameter,
+    nn,
 )
 
 
@@ -54,3 +57,35 @@ def test_it_says_what_matters(objects: list[Any]) -> None:
     assert "0.5" in texts[4]
     assert "(2) bool" in texts[7] or "(2,) bool" in texts[7]
     assert "8 bytes" in texts[10]
+
+
+@pytest.mark.parametrize(("made", "text"), [
+    ("EarlyStopping(patience=3, monitor='accuracy')",
+     "<EarlyStopping patience=3 min_delta=0 monitor='accuracy' restores_best=True>"),
+    ("CSVLog(path='é.csv', appends=True)", "<CSVLog path='é.csv' appends=True>"),
+    ("Checkpoint(path='a')", "<Checkpoint path='a' every_steps=0>"),
+    ("Checkpoint(path='a', every_steps=3, metadata={'x': 'y', 'z': ''})",
+     "<Checkpoint path='a' every_steps=3 metadata of 'x' 'z'>"),
+    ("RateSchedule.cosine(0.1, steps=10)", "<RateSchedule cosine(0.1, 10, 0)>"),
+    ("augment.scale()", "<augment.scale(0.00392157, 0)>"),
+    ("augment.flip(0.2, axis=1)", "<augment.flip(0.2, 1)>"),
+    ("augment.shift(2)", "<augment.shift(2)>"),
+    ("augment.noise(0.5)", "<augment.noise(0.5)>"),
+    ("augment.Batches([[1]] * x, x, batch_size=2, transforms=[augment.shift(1)])",
+     "<Batches of 3 samples batch_size=2 seed=0 shuffle=True transforms=[<augment.shift(1)>]>"),
+])  # fmt: skip
+def test_what_a_fit_is_given_says_its_settings(made: str, text: str) -> None:
+    given = {**vars(traingraph), "augment": traingraph.augment, "x": np.ones((3, 1))}
+    assert repr(eval(made, given)) == text
+
+
+def test_a_path_that_is_no_text_can_be_shown() -> None:
+    assert repr(traingraph.CSVLog(path=b"\xff.csv")) == r"<CSVLog path='\xff.csv' appends=False>"
+
+
+def test_an_evaluation_shows_its_metrics() -> None:
+    model = nn.model([nn.dense(2)], input=3)
+    x, y = np.ones((4, 3), np.float32), np.array([0, 1, 0, 1])
+    shown = repr(model.evaluate(x, y, metrics=["auc", "accuracy", "confusion_matrix"]))
+    assert shown.startswith("<Evaluation loss ")
+    assert shown.endswith(", accuracy 0.5, auc 0.5, confusion_matrix of 2 classes>")

@@ -22,6 +22,10 @@ TRAINGRAPH_API std::string did_you_mean(std::string_view word,
                                         std::string_view quote = "'");
 // Of a name in a table.
 inline constexpr std::size_t kMostShown = 100;
+// Of UTF-8.
+TRAINGRAPH_API std::size_t character_count(std::string_view text);
+// With spaces behind it, up to so many characters.
+TRAINGRAPH_API std::string padded(std::string_view text, std::size_t width);
 // At most so many characters: the beginning and the end of a longer text, as "aaaa…aaaa".
 TRAINGRAPH_API std::string shortened(std::string_view text, std::size_t most);
 

@@ -121,8 +121,17 @@ std::string did_you_mean(std::string_view word, const std::vector<std::string>& 
   return "; did you mean " + std::string(quote) + *name + std::string(quote) + "?";
 }
 
+std::size_t character_count(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, begins_a_character));
+}
+
+std::string padded(std::string_view text, std::size_t width) {
+  const std::size_t characters = character_count(text);
+  return std::string(text) + std::string(width > characters ? width - characters : 0, ' ');
+}
+
 std::string shortened(std::string_view text, std::size_t most) {
-  const auto characters = static_cast<std::size_t>(std::ranges::count_if(text, begins_a_character));
+  const std::size_t characters = character_count(text);
   if (characters <= most) return std::string(text);
   const std::size_t behind = most / 4, before = most - behind - 1;
   std::size_t begin = 0, end = text.size();

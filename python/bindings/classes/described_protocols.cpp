@@ -30,6 +30,12 @@ std::string represented(const ClassDescription& description, const void* self) {
   return text + ">";
 }
 
+// A path in it may be no UTF-8.
+py::object readable(const std::string& text) {
+  return py::reinterpret_steal<py::object>(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "backslashreplace"));
+}
+
 // What a function of Python's own protocols is told, and the function of the description.
 template <typename Call>
 void add_protocol(py::handle cls, const ClassDescription& description, const char* name,
@@ -48,7 +54,7 @@ void add_texts(py::handle cls, const ClassDescription& description) {
   if (description.repr != nullptr) {
     add_protocol(cls, description, "__repr__", "str", "What it is.",
                  [](const ClassDescription& of, const void* self, py::handle object) {
-                   return py::str("<" + class_of(object) + " " + of.repr(self) + ">");
+                   return readable("<" + class_of(object) + " " + of.repr(self) + ">");
                  });
   }
   const auto shows = [&](const Argument& a) { return property_of(description, a.name) != nullptr; };

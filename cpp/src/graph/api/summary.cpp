@@ -35,8 +35,8 @@ std::string Graph::summary() const {
   PlainStream text;
   const auto line = [&](const auto& id, const std::string& layer, const std::string& result,
                         const auto& count) {
-    text << std::left << std::setw(4) << id << "  " << std::setw(42) << layer << "  "
-         << std::setw(22) << result << "  " << count << "\n";
+    text << std::left << std::setw(4) << id << "  " << padded(layer, 42) << "  "
+         << padded(result, 22) << "  " << count << "\n";
   };
   line("id", "layer", "result", "parameters");
   for (const GraphSummary::Row& row : summary.rows) {

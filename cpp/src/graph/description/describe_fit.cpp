@@ -1,8 +1,17 @@
 // What a fit is given: schedules and callbacks.
 #include <traingraph/describe.h>
 #include <traingraph/fit.h>
+#include <traingraph/message_text.h>
+
+#include "ir/number_text.h"
 
 namespace traingraph {
+namespace {
+
+std::string quoted(const std::string& text) { return "'" + shortened(text, 500) + "'"; }
+const char* text_of(bool value) { return value ? "True" : "False"; }
+
+}  // namespace
 
 const ClassDescription& RateSchedule::class_description() {
   static const ClassDescription description =
@@ -82,7 +91,13 @@ const ClassDescription& EarlyStopping::class_description() {
               "A loss or an error is better lower, other metrics are better higher. Errors: "
               "ValueError, also of a fit whose epochs have not the number.")
           .property("best", &EarlyStopping::best, "The best number of the last fit, or None.")
-          .property("best_epoch", &EarlyStopping::best_epoch, "Its epoch; 0 before there is one.");
+          .property("best_epoch", &EarlyStopping::best_epoch, "Its epoch; 0 before there is one.")
+          .repr([](const EarlyStopping& self) {
+            return "patience=" + std::to_string(self.patience()) +
+                   " min_delta=" + short_text(self.min_delta()) +
+                   " monitor=" + quoted(self.monitor()) +
+                   " restores_best=" + text_of(self.restores_best());
+          });
   return description;
 }
 
@@ -103,7 +118,10 @@ const ClassDescription& CSVLog::class_description() {
               })
           .property("path", &CSVLog::path, "The file.")
           .property("appends", &CSVLog::appends, "Whether rows that are there stay.")
-          .not_copied();
+          .not_copied()
+          .repr([](const CSVLog& self) {
+            return "path=" + quoted(self.path()) + " appends=" + text_of(self.appends());
+          });
   return description;
 }
 
@@ -129,7 +147,14 @@ const ClassDescription& Checkpoint::class_description() {
           .property("every_steps", &Checkpoint::every_steps,
                     "Steps between two saves; 0: an epoch.")
           .property("metadata", &Checkpoint::metadata, "Texts by name.")
-          .not_copied();
+          .not_copied()
+          .repr([](const Checkpoint& self) {
+            std::string names;
+            for (const auto& [name, text] : self.metadata()) names += " " + quoted(name);
+            return "path=" + quoted(self.path()) +
+                   " every_steps=" + std::to_string(self.every_steps()) +
+                   (names.empty() ? "" : " metadata of" + shortened(names, kMostShown));
+          });
   return description;
 }
 

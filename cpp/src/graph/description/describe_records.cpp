@@ -1,4 +1,6 @@
 // What graphs tell of themselves: memory plans, profiles, epochs and checks of gradients.
+#include <functional>
+
 #include <traingraph/check_gradients.h>
 #include <traingraph/describe.h>
 #include <traingraph/fit.h>
@@ -37,6 +39,7 @@ const ClassDescription& MemoryPlan::class_description() {
           .recorded("context_bytes", &MemoryPlan::context_bytes,
                     "Memory that a GPU's context and libraries hold for all graphs, measured.")
           .is_record()
+          .compared([](const MemoryPlan& plan) { return plan.total_bytes; })
           .str(&MemoryPlan::to_string)
           .repr([](const MemoryPlan& plan) {
             return "of " + std::to_string(plan.total_bytes) + " bytes";
@@ -53,6 +56,7 @@ const ClassDescription& MemoryPlan::Entry::class_description() {
                     "is computed again: recomputed.")
           .recorded("bytes", &Entry::bytes, "Units: bytes.")
           .is_record()
+          .compared([](const Entry& entry) { return entry.bytes; })
           .repr([](const Entry& entry) {
             return "'" + entry.name + "' " + entry.kind + " " + std::to_string(entry.bytes) +
                    " bytes";
@@ -74,6 +78,7 @@ const ClassDescription& Profile::class_description() {
           .recorded("seconds", &Profile::seconds,
                     "The time of the whole execution. Units: seconds.")
           .is_record()
+          .compared([](const Profile& profile) { return profile.entries.size(); })
           .str(&Profile::table)
           .repr([](const Profile& profile) {
             return "of " + std::to_string(profile.entries.size()) + " ops, " +
@@ -91,6 +96,7 @@ const ClassDescription& Profile::Entry::class_description() {
           .recorded("start", &Entry::start, "Since the first op. Units: seconds.")
           .recorded("seconds", &Entry::seconds, "Units: seconds.")
           .is_record()
+          .compared([](const Entry& entry) { return std::hash<double>{}(entry.start); })
           .repr([](const Entry& entry) {
             return entry.op + " " + entry.phase + " of '" + entry.layer + "' " +
                    microseconds(entry.seconds);
@@ -108,6 +114,7 @@ const ClassDescription& Profile::Layer::class_description() {
           .recorded("gradient", &Times::gradient, "Units: seconds.")
           .recorded("update", &Times::update, "Units: seconds.")
           .is_record()
+          .compared([](const Times& times) { return std::hash<std::string>{}(times.layer); })
           .repr([](const Times& times) {
             return "'" + times.layer + "' " + microseconds(times.seconds());
           });
@@ -130,6 +137,7 @@ const ClassDescription& Epoch::class_description() {
           .recorded("validation", &Epoch::validation,
                     "The evaluation after the epoch, or None without one.")
           .is_record()
+          .compared([](const Epoch& epoch) { return static_cast<std::size_t>(epoch.number); })
           .repr([](const Epoch& epoch) {
             const std::string text =
                 std::to_string(epoch.number) + " loss " + short_text(epoch.loss);
@@ -150,10 +158,17 @@ const ClassDescription& Evaluation::class_description() {
                     "Those that were asked for, by name: a number, or the matrix of confusion, "
                     "whose rows are the labels' classes and columns the predicted ones.")
           .is_record()
+          .compared([](const Evaluation& evaluation) { return evaluation.metrics.size(); })
           .repr([](const Evaluation& evaluation) {
-            const auto& accuracy = evaluation.accuracy;
-            return "loss " + short_text(evaluation.loss) +
-                   (accuracy ? ", accuracy " + short_text(*accuracy) : "");
+            std::string text = "loss " + short_text(evaluation.loss);
+            if (evaluation.accuracy) text += ", accuracy " + short_text(*evaluation.accuracy);
+            for (const auto& [name, value] : evaluation.metrics) {
+              if (name == "accuracy") continue;
+              text += ", " + name +
+                      (value.shape.empty() ? " " + short_text(value.numbers.front())
+                                           : " of " + std::to_string(value.shape[0]) + " classes");
+            }
+            return text;
           });
   return description;
 }
@@ -180,6 +195,7 @@ const ClassDescription& GradientRow::class_description() {
           .recorded("excluded", &Row::excluded, "Others, at a kink.")
           .recorded("ok", &Row::ok, "Something was compared, and no error is above the bound.")
           .is_record()
+          .compared([](const Row& row) { return std::hash<std::string>{}(row.parameter); })
           .repr([](const Row& row) {
             return "'" + row.layer + "' " + row.parameter + (row.ok ? " ok" : " wrong");
           });
@@ -194,6 +210,7 @@ const ClassDescription& GradientCheck::class_description() {
           .recorded("rows", &Check::rows,
                     "One for each trained parameter, in the order of first use.")
           .is_record()
+          .compared([](const Check& check) { return check.rows.size(); })
           .str(&Check::to_string)
           .repr([](const Check& check) {
             return "of " + std::to_string(check.rows.size()) +

@@ -26,11 +26,11 @@ std::string MemoryPlan::to_string() const {
   PlainStream text;
   std::size_t width = 10;
   for (const Entry& entry : entries) {
-    width = std::max(width, shortened(entry.name, kMostShown).size());
+    width = std::max(width, character_count(shortened(entry.name, kMostShown)));
   }
   auto line = [&](const std::string& name, const std::string& kind, std::size_t bytes) {
-    text << std::left << std::setw(static_cast<int>(width) + 2) << shortened(name, kMostShown)
-         << std::setw(12) << kind << std::right << std::setw(14) << bytes << "\n";
+    text << std::left << padded(shortened(name, kMostShown), width + 2) << std::setw(12) << kind
+         << std::right << std::setw(14) << bytes << "\n";
   };
   for (const Entry& entry : entries) line(entry.name, entry.kind, entry.bytes);
   line("arena", "shared", arena_bytes);

@@ -49,12 +49,13 @@ std::vector<Profile::Layer> Profile::layers() const {
 std::string Profile::table() const {
   const std::vector<Layer> rows = layers();
   std::size_t width = 24;
-  for (const Layer& row : rows) width = std::max(width, shortened(row.layer, kMostShown).size());
+  for (const Layer& row : rows) {
+    width = std::max(width, character_count(shortened(row.layer, kMostShown)));
+  }
   PlainStream text;
   text << std::fixed << std::setprecision(1);
   auto line = [&](const std::string& name, auto forward, auto gradient, auto update, auto sum) {
-    text << std::left << std::setw(static_cast<int>(width) + 2) << shortened(name, kMostShown)
-         << std::right;
+    text << padded(shortened(name, kMostShown), width + 2) << std::right;
     text << std::setw(12) << forward << std::setw(12) << gradient << std::setw(12) << update
          << std::setw(12) << sum << "\n";
   };
