@@ -2,17 +2,15 @@
 
 from typing import Any
 
+from traingraph._whole_import import whole_import
+
 
 class Progress:
     """Drawn by tqdm, in a terminal and in a notebook."""
 
     def __init__(self, epochs: int) -> None:
-        try:
-            from tqdm.auto import tqdm  # type: ignore[import-untyped]
-        except ImportError as error:
-            error.add_note("fit(progress=True) draws with it: pip install tqdm")
-            raise
-        self.tqdm, self.epochs = tqdm, epochs
+        use = "fit(progress=True) draws with it"
+        self.tqdm, self.epochs = whole_import("tqdm.auto", "tqdm", use).tqdm, epochs
         self.bar: Any = None
 
     def show(self, epoch: int, steps: int, of_steps: int, loss: float) -> None:

@@ -1,12 +1,16 @@
 """What a fit tells TensorBoard of its epochs, written by tensorboardX."""
 
 import errno
-import importlib
 import os
 import time
 from typing import Any
 
 from traingraph import _core
+from traingraph._whole_import import whole_import
+
+
+def _imported(name: str) -> Any:
+    return whole_import(f"tensorboardX.{name}", "tensorboardX", "TensorBoardLog writes with it")
 
 
 class TensorBoardLog:
@@ -19,18 +23,17 @@ class TensorBoardLog:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        try:
-            # Without SummaryWriter's thread, whose queue no flush waits for.
-            self._files = importlib.import_module("tensorboardX.event_file_writer")
-            self._events = importlib.import_module("tensorboardX.proto.event_pb2")
-        except ImportError as error:
-            error.add_note("TensorBoardLog writes with it: pip install tensorboardX")
-            raise
+        # Without SummaryWriter's thread, whose queue no flush waits for.
+        self._files = _imported("event_file_writer")
+        self._events = _imported("proto.event_pb2")
         self._folder = os.fspath(folder)
         os.makedirs(self._folder, exist_ok=True)
         if not os.access(self._folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), self._folder)
         self._file: Any = None
+
+    def __repr__(self) -> str:
+        return f"<TensorBoardLog folder={self._folder!r}>"
 
     def __call__(self, epoch: _core.Epoch) -> None:
         if self._file is None:
