@@ -107,10 +107,43 @@ def test_a_first_epoch_without_rows_before_it(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
     fit(model(), tg.CSVLog(path=path), first_epoch=3, epochs=4)
     assert [row["epoch"] for row in rows_of(path)] == ["3", "4"]
-    path.write_text("something else\n")
-    with pytest.raises(ValueError, match=r"expected the columns of .*, something else, but got"):
-        fit(model(), tg.CSVLog(path=path), first_epoch=3, epochs=4)
-    assert path.read_text() == "something else\n"
+
+
+@pytest.mark.parametrize("there", [b"something else\n", bytes(range(128, 256)), b"\n1,2\n", b"\0"])
+@pytest.mark.parametrize("appends", [False, True])
+def test_a_file_that_is_no_log_stays(there: bytes, appends: bool, tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    path.write_bytes(there)
+    text = (
+        f"[CSVLog] expected a file of its rows, or none, but got '{path}', a file that is no CSV "
+        "log of this library; pass another path"
+    )
+    log, first = tg.CSVLog(path=path, appends=appends), 1 if appends else 3
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
+        fit(model(), log, first_epoch=first, epochs=4)
+    assert path.read_bytes() == there
+
+
+@pytest.mark.parametrize(
+    ("last", "kept"),
+    [
+        ("2,0.4,0.1,0.01", True),
+        ("2,0.4", False),
+        ("2,0.4,0.1,0.01\n", True),
+        ("3,0.4,0.1,0", False),
+    ],
+)
+@pytest.mark.parametrize("resumes", [False, True])
+def test_a_last_row_without_end(last: str, kept: bool, resumes: bool, tmp_path: Path) -> None:
+    """A whole one stays, and one that was cut off goes."""
+    path, saved = tmp_path / "log.csv", tmp_path / "run.safetensors"
+    log, given = tg.CSVLog(path=path), {"first_epoch": 3}
+    if resumes:
+        fit(model(), log, tg.Checkpoint(path=saved), epochs=2)
+        given = {"resume": saved}
+    path.write_text(f"{PLAIN}\n1,0.5,0.1,0.01\n{last}")
+    fit(model(), log, epochs=3, **given)
+    assert [row["epoch"] for row in rows_of(path)] == ["1", *(["2"] if kept else []), "3"]
 
 
 def test_rows_before_a_first_epoch_stay_until_it_has_ended(tmp_path: Path) -> None:

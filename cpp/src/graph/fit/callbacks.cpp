@@ -203,7 +203,7 @@ bool CSVLog::after_epoch(TrainingGraph&, const Epoch& epoch) {
     keeps_rows_ = true;
   }
   const CsvFile before = is_first && keeps_rows_ ? read_csv(path_) : CsvFile{.header = header_};
-  check_same_columns(path_, before.header, header);
+  check_same_columns(path_, before, header);
   std::string text = before.header.empty() ? header + "\n" : before.ends_in_row ? "\n" : "";
   text += csv_row(row) + "\n";
   write_text(path_, text, before.header.empty() ? Write::replace : Write::append);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -58,33 +59,37 @@ CsvFile read_csv(const std::string& path) {
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   const std::string last = error ? "" : content_of(path, size - 1, 1);
   header.resize(std::min(header.find_first_of("\r\n"), header.size()));
-  return {header, last != "\n"};
+  return {header, last != "\n", header.starts_with(csv_row(csv_columns(false, {})))};
 }
 
 void keep_rows_before(const std::string& path, int epoch) {
   const std::string before = content_of(path, 0, kAll);
   std::string kept;
   bool is_header = true;
-  std::size_t begin = 0;
-  // A last line without end was not written whole: the process may have been killed amid it.
-  for (std::size_t end = before.find('\n'); end != std::string::npos;
-       end = before.find('\n', begin)) {
+  std::ptrdiff_t cells = 0;
+  for (std::size_t begin = 0, end = 0; begin < before.size(); begin = end + 1) {
+    end = std::min(before.find('\n', begin), before.size());
     const std::string_view row(before.data() + begin, end - begin);
+    const std::ptrdiff_t own = std::ranges::count(row, ',');
+    if (is_header) cells = own;
+    if (own < cells) continue;  // the process was killed amid it
     const std::size_t digits = std::min(row.find(','), row.size());
     std::int64_t number = 0;
     const auto [last, error] = std::from_chars(row.data(), row.data() + digits, number);
     const bool is_row = error == std::errc() && number < epoch;
     if (std::exchange(is_header, false) || is_row) kept.append(row).append("\n");
-    begin = end + 1;
   }
   if (kept != before) replace_file(path, {std::as_bytes(std::span(kept))});
 }
 
-void check_same_columns(const std::string& path, const std::string& there,
-                        const std::string& header) {
-  if (there.empty() || there == header) return;
+void check_same_columns(const std::string& path, const CsvFile& there, const std::string& header) {
+  if (!there.is_log) {
+    throw InvalidArgument("[CSVLog] expected a file of its rows, or none, but got '" + path +
+                          "', a file that is no CSV log of this library; pass another path");
+  }
+  if (there.header.empty() || there.header == header) return;
   throw InvalidArgument("[CSVLog] expected the columns of '" + path + "', " +
-                        shortened(there, 500) + ", but got " + header +
+                        shortened(there.header, 500) + ", but got " + header +
                         "; pass another path, or the validation and metrics of its rows");
 }
 

@@ -136,7 +136,7 @@ void check_files(const FitArguments& arguments, bool goes_on) {
       check_is_its_own("[CSVLog]", log->path());
       check_writable(log->path());
       const bool keeps_rows = log->appends() || goes_on || arguments.first_epoch > 1;
-      if (keeps_rows) check_same_columns(log->path(), read_csv(log->path()).header, header);
+      if (keeps_rows) check_same_columns(log->path(), read_csv(log->path()), header);
     }
     if (const auto* const file = dynamic_cast<const Checkpoint*>(callback.get())) {
       check_is_its_own("[Checkpoint]", file->path());
