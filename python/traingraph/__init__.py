@@ -13,13 +13,19 @@ from traingraph import _core
 from traingraph import distributed as distributed
 from traingraph import nn as nn
 from traingraph._core import *  # noqa: F403
-from traingraph._missing_names import answer_calls_and_settings, answer_words, missing_name
+from traingraph._missing_names import (
+    answer_calls_and_settings,
+    answer_settings,
+    answer_words,
+    missing_name,
+)
 
 __all__ = list(_core.__all__)
 __version__ = _core.version()
 _GRAPHS = (_core.MLCTrainingGraph, _core.MLCInferenceGraph)
 answer_words(*_GRAPHS, _core.MLCExecution, _core.MLCTensor, _core.MLCOptimizer)
 answer_calls_and_settings(*_GRAPHS)
+answer_settings(_core.MLCLayer)
 if not TYPE_CHECKING:
     __getattr__ = missing_name(
         __name__,

@@ -11,19 +11,24 @@ _nearest_name: Callable[[str, Sequence[str]], str | None] = vars(_core)["_neares
 
 # Words of Keras and PyTorch for members. The first one that the class has is meant; brackets are
 # shown.
+_FROZEN = ["is_updatable", "weights_parameter.is_updatable", "train_only()", "parameters"]
 _MEMBERS = {
     "accuracy": ["validation.accuracy"],
     "add": ["node()"],
     "axis": ["dimension"],
     "backward": ["execute_gradient()", "result, as execute() computes gradients and updates too"],
     "call": ["predict()"],
+    "callbacks": ["fit(callbacks=…)"],
     "children": ["layers"],
     "cpu": ['compile(device="cpu")'],
     "cuda": ['compile(device="cuda")'],
     "data_type": ["descriptor.data_type"],
     "dtype": ["descriptor.data_type", "data_type"],
+    "epochs": ["fit(epochs=…)"],
     "eval": ["evaluate()", "predict()"],
+    "evaluate_generator": ["evaluate()"],
     "execute_backward": ["execute_gradient()"],
+    "fit_generator": ["fit(batches=…)"],
     "forward": ["execute_forward()", "predict()"],
     "get_weights": ["state()"],
     "history": ["fit()"],
@@ -41,27 +46,32 @@ _MEMBERS = {
     "modules": ["layers"],
     "param_groups": ["learning_rate", "optimizer.learning_rate"],
     "parameters": ["named_parameters()"],
+    "predict_generator": ["predict()"],
     "predict_on_batch": ["predict()"],
-    "requires_grad": ["is_updatable"],
+    "requires_grad": _FROZEN,
     "save_weights": ["save()"],
     "set_weights": ["load_state()"],
     "shape": ["descriptor.shape"],
     "size": ["descriptor.shape"],
     "state_dict": ["state()"],
+    "stop_training": ["fit(callbacks=…), one of which returns False"],
     "step": ["execute_optimizer_update()", "steps"],
     "test": ["evaluate()"],
     "to": ["compile(device=…)"],
     "train": ["fit()"],
     "train_on_batch": ["execute()"],
     "train_step": ["execute()"],
-    "trainable": ["is_updatable"],
+    "trainable": _FROZEN,
+    "training": ["fit(), which alone trains: evaluate() and predict() infer"],
     "trainable_weights": ["named_parameters()"],
-    "val_accuracy": ["validation.accuracy"],
-    "val_loss": ["validation.loss"],
+    "val_accuracy": ["validation.accuracy", "accuracy"],
+    "val_loss": ["validation.loss", "loss"],
     "variables": ["named_parameters()"],
     "weights": ["named_parameters()"],
     "zero_grad": ["execute()"],
 }
+# What is set when an object is made, or by a call.
+_SET_BY = {"device": "compile(device=…)", "optimizer": "compile_optimizer()"}
 # The same of values of nn, which are no arrays.
 _OF_VALUES = {
     "shape": "predict(…).shape, as values have a shape in a model alone",
@@ -169,7 +179,12 @@ def answer_calls_and_settings(*classes: type) -> None:
     """In classes of models: they are no functions, and what is set is a member."""
     for cls in classes:
         setattr(cls, "__call__", _refuse_call)  # noqa: B010  (mypy: a method)
-        setattr(cls, "__setattr__", _set_member)  # noqa: B010
+    answer_settings(*classes)
+
+
+def answer_settings(*classes: type) -> None:
+    for cls in classes:
+        setattr(cls, "__setattr__", _set_member)  # noqa: B010  (mypy: a method)
 
 
 def _refuse_call(self: object, *given: object, **named: object) -> None:
@@ -183,6 +198,9 @@ def _set_member(self: object, name: str, value: object) -> None:
     try:
         object.__setattr__(self, name, value)
     except AttributeError as error:
+        if name in _SET_BY and hasattr(self, name):
+            text = f"property '{name}' of '{type(self).__name__}' object has no setter"
+            raise AttributeError(f"{text}; did you mean {_SET_BY[name]}?") from None
         raise missing_member(self, name, error) from None
 
 

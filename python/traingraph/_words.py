@@ -138,6 +138,7 @@ WORDS = {
     "optimizers": _OPTIMIZERS,
     "pad": _PADDING,
     "pow": "the operator **",
+    "power": "the operator **",
     "prelu": 'the text "leaky_relu"',
     "preprocessing": "augment",
     "rand": _NUMPY,

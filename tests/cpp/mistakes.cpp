@@ -46,6 +46,17 @@ const std::map<std::string, void (*)()>& mistakes() {
   static const std::map<std::string, void (*)()> table = {
       {"model.fit(x, y[:16])",
        [] { model()->fit({.inputs = x(), .loss_labels = classes(16, 0)}); }},
+      {"nn.Input(0)", [] { nn::input({0}); }},
+      {"nn.Input(-1)", [] { nn::input({-1}); }},
+      {"nn.Input(())", [] { nn::input({}); }},
+      {"nn.Input((1, 2, 3, 4))", [] { nn::input({1, 2, 3, 4}); }},
+      {"nn.model([nn.dense(1)], input=8, loss='hinge').fit(x, np.full((32, 1), 2))",
+       [] {
+         static const std::vector<float> twos(kRows, 2);
+         nn::model({nn::dense(1)}, {.input = {8}, .loss = "hinge"})
+             ->fit(
+                 {.inputs = x(), .loss_labels = {{"y", TensorData::of(twos.data(), {kRows, 1})}}});
+       }},
       {"model.fit(x, y, epochs=0)",
        [] { model()->fit({.inputs = x(), .loss_labels = classes(kRows, 0), .epochs = 0}); }},
       {"model.fit(x, y, metrics=['auc'])",

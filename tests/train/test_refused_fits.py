@@ -431,13 +431,21 @@ def test_a_callback_with_a_call_nobody_makes() -> None:
     refused({"callbacks": [Mine(patience=2)]}, "Mine, whose __call__ nobody would run", TypeError)
 
 
-@pytest.mark.parametrize("loss", ["hinge", "sigmoid_cross_entropy"])
-def test_labels_of_signs(loss: str) -> None:
-    network = nn.model([nn.dense(1)], input=4, loss=loss)
-    x, y = np.ones((4, 4), np.float32), np.ones((4, 1), np.float32)
+@pytest.mark.parametrize("loss", ["hinge", "sigmoid_cross_entropy", "log"])
+@pytest.mark.parametrize(("wrong", "got"), [
+    (-1, "-1 in row 2; of -1 and 1, pass (labels + 1) / 2"), (2, "2 in row 2"),
+    (1.5, "1.5 in row 2"), (-0.25, "-0.25 in row 2"), (np.inf, "inf in row 2"),
+])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_labels_that_are_no_shares(loss: str, wrong: float, got: str, dtype: str) -> None:
+    layers = [nn.dense(2), *(["sigmoid"] if loss == "log" else [])]
+    network = nn.model(layers, input=4, input_type=dtype, loss=loss)
+    x, y = np.ones((4, 4), dtype), np.array([[0, 1], [1, 0.25]] * 2, dtype)
     network.evaluate(x, y)
-    y[2] = -1
-    text = "of 0 and 1, as this loss has here, but got -1 and 1; pass (labels + 1) / 2"
-    for call in (network.evaluate, network.fit):
+    y[2, 1] = wrong
+    text = f"expected labels 'y' from 0 to 1, as this loss has here, but got {got}"
+    for call in (network.evaluate, network.fit, lambda x, y: network.fit(batches=[(x, y)])):
         with pytest.raises(ValueError, match=re.escape(text)):
             call(x, y)
+    with pytest.raises(ValueError, match=re.escape(text) + " in the validation$"):
+        network.fit(x, np.ones_like(y), validation=(x, y))

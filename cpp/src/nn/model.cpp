@@ -344,6 +344,7 @@ std::shared_ptr<TrainingGraph> model(std::vector<Block> blocks, const ModelOptio
   const bool is_index = whole.kind() == Block::Kind::kIndices;
   const DataType type =
       options.input_type.value_or(is_index ? DataType::kInt32 : DataType::kFloat32);
+  input_of({options.input, {}}, options.batch_size);  // refuses both by the names they have here
   const Value x = input(options.input, {.data_type = type});
   NetworkOptions network{.inputs = {x},
                          .outputs = {whole(x)},

@@ -73,6 +73,12 @@ Value::Value(double number) {
 const std::string& Value::text() const { return expression_->text; }
 
 Value input(Shape shape, InputOptions options) {
+  const bool has_some = std::ranges::all_of(shape, [](std::int64_t extent) { return extent > 0; });
+  if (shape.empty() || shape.size() > 3 || !has_some) {
+    throw ShapeError(
+        "[Input] expected 1 to 3 extents behind the batch, all of at least 1, but got " +
+        to_string(shape));
+  }
   const std::string text = options.name.empty() ? "Input(" + to_string(shape) + ")" : options.name;
   auto expression = std::make_shared<Expression>(
       text, std::vector<ExpressionPtr>{}, [text](Drawing&, const Sources&, bool) -> TensorPtr {

@@ -101,6 +101,7 @@ void Signature::refuse_function(const py::args& positional, const py::kwargs& ke
       if (is_longer && resembles(word, parameter.name)) best = parameter.name;
     }
     if (!best.empty()) append_item(meant, best);
+    if (parameter_of(all, word) != nullptr) continue;
     const std::string elsewhere = taken_elsewhere(subject(), word);
     if (!elsewhere.empty()) later += "; " + elsewhere;
   }
@@ -150,9 +151,11 @@ void Signature::refuse(const py::dict& given) const {
   }
   std::string names, elsewhere;
   const DictItems items = items_of(given);
+  const std::vector<Parameter> all = merged();
   for (const auto& item : items) {
     const std::string word = keyword_text(item.first);
     append_item(names, word);
+    if (parameter_of(all, word) != nullptr) continue;
     const std::string where = taken_elsewhere(subject(), word);
     if (!where.empty()) elsewhere += "; " + where;
   }

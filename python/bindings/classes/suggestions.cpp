@@ -73,6 +73,9 @@ bool is_called(const std::string& word, const std::string& name) {
       {"sample_weight", "label_weights"},
       {"verbose", "progress"},
       {"nb_epoch", "epochs"},
+      {"num_epochs", "epochs"},
+      {"max_epochs", "epochs"},
+      {"ckpt_path", "resume"},
       {"initial_epoch", "first_epoch"},
       {"lr_scheduler", "schedule"},
       {"scheduler", "schedule"},
@@ -113,9 +116,20 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
                        *kDecay =
                            "is for nn.adamw(), or the L2 regularization of an "
                            "MLCOptimizerDescriptor",
-                       *kOfWeights = "is for EarlyStopping(restores_best=True)";
+                       *kOfWeights = "is for EarlyStopping(restores_best=True)",
+                       *kRate =
+                           "is the optimizer's: nn.adam(0.01), or optimizer.learning_rate; "
+                           "schedule= changes it",
+                       *kPlace = "is none here: a file's numbers go to the graph's device",
+                       *kStrict =
+                           "is none here: all tensors of the graph have to be there, or its "
+                           "weights alone",
+                       *kNumbers = "is none here: a file has numbers alone, and runs nothing",
+                       *kSilent = "is none here: the call draws nothing", *kOfFit = "is for fit()",
+                       *kOfAll = "is none here: the call goes through all samples",
+                       *kBatch = "is for nn.model(), fit(), evaluate(), predict() and execute()";
   struct Row {
-    const char* function;
+    const char* function;  // "": any that does not take it
     const char* word;
     const char* advice;
   };
@@ -131,6 +145,32 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
       {"model", "schedule", kFit},
       {"model", "label_weights", kFit},
       {"model", "sample_weight", kFit},
+      {"", "batch_size", kBatch},
+      {"MLCTrainingGraph.load", "map_location", kPlace},
+      {"MLCInferenceGraph.load", "map_location", kPlace},
+      {"MLCTrainingGraph.load", "strict", kStrict},
+      {"MLCInferenceGraph.load", "strict", kStrict},
+      {"MLCTrainingGraph.load_state", "strict", kStrict},
+      {"MLCInferenceGraph.load_state", "strict", kStrict},
+      {"MLCTrainingGraph.load", "weights_only", kNumbers},
+      {"MLCInferenceGraph.load", "weights_only", kNumbers},
+      {"MLCTrainingGraph.evaluate", "verbose", kSilent},
+      {"MLCTrainingGraph.evaluate", "progress", kSilent},
+      {"MLCTrainingGraph.predict", "verbose", kSilent},
+      {"MLCTrainingGraph.predict", "progress", kSilent},
+      {"MLCInferenceGraph.predict", "verbose", kSilent},
+      {"MLCInferenceGraph.predict", "progress", kSilent},
+      {"MLCTrainingGraph.evaluate", "steps", kOfAll},
+      {"MLCTrainingGraph.predict", "steps", kOfAll},
+      {"MLCInferenceGraph.predict", "steps", kOfAll},
+      {"MLCTrainingGraph.evaluate", "callbacks", kOfFit},
+      {"MLCTrainingGraph.evaluate", "batches", kOfFit},
+      {"MLCTrainingGraph.evaluate", "epochs", kOfFit},
+      {"MLCTrainingGraph.predict", "batches", kOfFit},
+      {"MLCTrainingGraph.fit", "learning_rate", kRate},
+      {"MLCTrainingGraph.fit", "lr", kRate},
+      {"MLCTrainingGraph.fit", "optimizer", kModel},
+      {"MLCTrainingGraph.fit", "loss", kModel},
       {"MLCTrainingGraph.compile", "optimizer", kModel},
       {"MLCTrainingGraph.compile", "loss", kModel},
       {"MLCTrainingGraph.compile", "metrics", "is for fit()"},
@@ -161,8 +201,9 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
       {"Checkpoint", "monitor", kOfWeights},
       {"Checkpoint", "mode", kOfWeights},
   };
-  const auto* const found = std::ranges::find_if(
-      kRows, [&](const Row& row) { return row.function == function && row.word == word; });
+  const auto* const found = std::ranges::find_if(kRows, [&](const Row& row) {
+    return row.word == word && (row.function == function || *row.function == '\0');
+  });
   return found == std::end(kRows) ? "" : word + " " + found->advice;
 }
 

@@ -166,7 +166,11 @@ void bind_functions(py::module_& module) {
       "'x0', 'x1', … of several; 'y' for labels, which the loss alone reads.",
       [](const Arguments& given) {
         nn::InputOptions options;
-        options.name = given.optional<std::string>("name").value_or("");
+        const auto name = given.optional<std::string>("name");
+        if (name && name->empty()) {
+          throw InvalidArgument("[Input] expected name: a text or None but got an empty text");
+        }
+        options.name = name.value_or("");
         options.data_type = given.get<DataType>("data_type");
         const py::object shape = given["shape"];
         if (PyIndex_Check(shape.ptr())) {
