@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <traingraph/message_text.h>
+
 #include "convert/gil.h"
 #include "convert/names.h"
 
@@ -35,6 +37,22 @@ class CalledBack final : public FitCallback {
   std::string kind_;
 };
 
+// Refuses a function that cannot be called with one argument, which else an epoch would show. One
+// that does not tell its arguments is called.
+void check_takes_one(py::handle function, const Where& where, const char* argument) {
+  std::string arguments;
+  try {
+    const py::object signature = py::module_::import("inspect").attr("signature")(function);
+    arguments = shortened(printable(py::str(signature)), kMostShown);
+    signature.attr("bind")(py::none());
+  } catch (py::error_already_set& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+    if (arguments.empty() || !error.matches(PyExc_TypeError)) return;
+    throw py::type_error("[" + where.subject + "] expected " + where.name + ": a function of " +
+                         argument + " but got one of " + arguments);
+  }
+}
+
 }  // namespace
 
 FitCallbackPtr to_callback(py::handle value, const Where& where) {
@@ -46,6 +64,7 @@ FitCallbackPtr to_callback(py::handle value, const Where& where) {
   }
   if (PyType_Check(value.ptr())) refuse(where, value);  // which would be made anew of each epoch
   to_callable(value, where);
+  check_takes_one(value, where, "the epoch");
   return std::make_shared<CalledBack>(value, where);
 }
 
@@ -58,6 +77,7 @@ std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
   }
   if (PyType_Check(value.ptr())) refuse(where, value);
   to_callable(value, where);
+  check_takes_one(value, where, "the step");
   return RateSchedule(
       [value, where](std::int64_t step) {
         const HeldGil held;
