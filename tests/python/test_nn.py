@@ -581,3 +581,19 @@ def test_blocks_in_blocks_are_not_copied_with_what_they_hold() -> None:
         block = nn.sequential([block])
     assert time.perf_counter() - start < 2  # the text alone grows: 40 kB at the end
     nn.model([block], input=3, batch_size=2, optimizer="sgd").predict(np.ones((2, 3), np.float32))
+
+
+def test_weights_follow_from_the_seed_alone() -> None:
+    """Not from what the process has made before it was set."""
+
+    def state() -> dict[str, np.ndarray]:
+        tg.MLCPlatform.set_rng_seed_to(9)
+        layers = [nn.dense(4), "relu", nn.dropout(0.5), nn.dense(2, weights_init="he_normal")]
+        model = nn.model(layers, input=3, batch_size=4)
+        model.fit(np.ones((8, 3), np.float32), np.zeros(8, np.int32), epochs=2)
+        return model.state()
+
+    first = state()
+    nn.model([nn.dense(5), "relu", nn.dropout(0.1)], input=2, loss="mse")
+    for name, values in state().items():
+        np.testing.assert_array_equal(values, first[name], err_msg=name)

@@ -10,6 +10,7 @@ import pytest
 from fit_to_kill import X, Y, model
 
 import traingraph as tg
+from op_harness import testing
 
 
 def stops(epoch: tg.Epoch) -> bool:
@@ -55,6 +56,11 @@ def test_a_fit_that_a_callback_has_ended_says_so(
         np.testing.assert_array_equal(values, network.state()[name], err_msg=name)
     more = network.fit(X, Y, epochs=3, first_epoch=3)
     assert [epoch.number for epoch in more] == [3]
+
+
+def test_programs_in_cpp_are_told_who_has_ended_a_fit() -> None:
+    found = "EarlyStopping(monitor='loss', min_delta=1e+09) after 2"
+    assert testing.ends_of_fits() == [found, found]
 
 
 def test_a_file_that_does_not_tell_who_ended_the_fit(tmp_path: Path) -> None:
