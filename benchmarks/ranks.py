@@ -1,7 +1,7 @@
 """Steps of several ranks beside one rank alone, and beside PyTorch's DistributedDataParallel.
 
 python -m benchmarks.ranks [--count 2] [--device cuda] [--workloads lenet_digits,mlp_large]
-                           [--precisions float32] [--batch 64] [--modes eager,compiled]
+                           [--precisions float32] [--batch 64] [--modes eager,compiled,captured]
                            [--rounds 10] [--steps 50] [--json figures.json]
 
 Starts the ranks itself, with torchrun's variables: on CPUs with a core each, on GPUs one each. A
@@ -42,7 +42,7 @@ class Ours:
 
 
 class Peer:
-    """Model and loss as PyTorch's page on the class has them, with the fused optimizer."""
+    """With the fused optimizer: eager, compiled, or that captured as a whole on a GPU."""
 
     def __init__(self, workload: w.Workload, precision: str, device: str, mode: str) -> None:
         from .peer_torch import criterion_of, model_of, optimizer_of, torch, trained
@@ -58,16 +58,20 @@ class Peer:
             torch.backends.cudnn.benchmark = True
             for library in (torch.backends.cuda.matmul, torch.backends.cudnn):
                 library.allow_tf32 = precision != "float32"
-        parallel = torch.nn.parallel.DistributedDataParallel(
-            model, gradient_as_bucket_view=True, static_graph=True
-        )
-        forward = torch.compile(parallel) if mode == "compiled" else parallel
-        optimizer = optimizer_of(workload.optimizer, trained(model), fused=True)
+        torch._dynamo.config.recompile_limit = 256  # each block of the table is its own
+        aside = torch.cuda.Stream() if mode == "captured" else None
+        with torch.cuda.stream(aside):
+            parallel = torch.nn.parallel.DistributedDataParallel(
+                model, gradient_as_bucket_view=True, static_graph=True
+            )
+        forward = parallel if mode == "eager" else torch.compile(parallel)
+        kind = {"capturable": True} if aside and workload.optimizer.name == "adam" else {}
+        optimizer = optimizer_of(workload.optimizer, trained(model), fused=True, **kind)
         criterion, label = criterion_of(workload), y.long() if workload.classes else y
         half = {"dtype": torch.bfloat16} if precision == "mixed_bfloat16" else {"enabled": False}
 
         def step() -> Any:
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=aside is None)
             with torch.autocast(place.partition(":")[0], **half):
                 loss = criterion(forward(x), label)
             loss.backward()
@@ -75,7 +79,22 @@ class Peer:
             return loss
 
         self.step: Callable[[], Any] = step
-        self.losses = [float(step().item()) for _ in range(3)]
+        with torch.cuda.stream(aside):
+            self.losses = [float(step().item()) for _ in range(3)]
+        if aside is not None:
+            self.step = self.captured(step, aside)
+
+    def captured(self, step: Callable[[], Any], aside: Any) -> Callable[[], Any]:
+        """After the steps in which the class finds out what it needs."""
+        cuda = self.torch.cuda
+        with cuda.stream(aside):
+            for _ in range(12):
+                step()
+        cuda.synchronize()
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph, stream=aside):
+            step()
+        return graph.replay  # type: ignore[no-any-return]
 
     def finish(self) -> None:
         if self.on_gpu:
@@ -170,7 +189,9 @@ def start(arguments: argparse.Namespace) -> int:
             "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
         }  # fmt: skip
         command = [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:]]
-        if arguments.device == "cpu":
+        if arguments.device == "cuda":
+            own["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # it may not ask while a step is captured
+        else:
             own |= surroundings("torch:tuned")
             command = ["taskset", "-c", str(cores[rank % len(cores)]), *command]
         ranks.append(subprocess.Popen(command, env=os.environ | own))

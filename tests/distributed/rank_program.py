@@ -48,9 +48,10 @@ def blocks(net: str) -> list[Any]:
 def network(options: Options, world: Any) -> Any:
     """A compiled graph for one rank's part of ROWS samples."""
     data_type = options.get("type", "float32")
+    rate = options.get("rate", 1)
     optimizer = {
-        "sgd": lambda: nn.sgd(0.05, momentum=0.9),
-        "adam": lambda: nn.adam(0.005),
+        "sgd": lambda: nn.sgd(0.05 * rate, momentum=0.9),
+        "adam": lambda: nn.adam(0.005 * rate),
     }[options.get("optimizer", "adam")]()
     traingraph.MLCPlatform.set_rng_seed_to(options.get("seed", 7))
     shared = {
@@ -113,13 +114,16 @@ def launches(options: Options, world: Any) -> Options:
     """On the device, of steps after those that are recorded."""
     from traingraph import _testing
 
-    model, device = network(options, world), device_of(options, world)
+    def count() -> int:
+        return int(_testing.device_counters("cuda", world.local_rank)["launches"])
+
+    model = network(options, world)
     x, y = samples(options, ROWS // world.size)
     counts = []
     for _ in range(6):
-        before = _testing.device_counters(device)["launches"]
+        before = count()
         model.execute(inputs_data={"x": x}, loss_labels_data={"y": y}).wait()
-        counts.append(_testing.device_counters(device)["launches"] - before)
+        counts.append(count() - before)
     return {"launches": counts[3:]}
 
 

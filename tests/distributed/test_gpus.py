@@ -27,6 +27,8 @@ def test_two_ranks_train_as_one(net, optimizer):
     ):
         options = {"net": net, "optimizer": optimizer, "type": data_type, **GPUS}
         options["synchronized"] = net == "lenet"
+        if net == "lenet":  # in float32 a larger rate triples what rounding moves in each step
+            options["rate"] = 0.25
         alone = np.array(launch.one("steps", **options)["losses"])
         results = launch.ranks("steps", **options)
         found = mean_losses(results)

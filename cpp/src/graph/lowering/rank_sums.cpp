@@ -2,6 +2,7 @@
 #include "graph/lowering/rank_sums.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <numeric>
 
 #include <traingraph/errors.h>
@@ -15,7 +16,8 @@ using ir::ValueId;
 namespace {
 
 // Large enough that the time of a message is that of its bytes, small beside the arena.
-constexpr std::size_t kBucketBytes = std::size_t{4} << 20;
+const std::size_t kBucketBytes =
+    (std::getenv("TG_BUCKET") ? std::size_t(std::atoi(std::getenv("TG_BUCKET"))) : 4) << 20;
 
 // Places of values, the first that is computed before the others.
 std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<ValueId>& values) {
@@ -24,6 +26,21 @@ std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<Valu
   std::ranges::stable_sort(places, {},
                            [&](std::size_t k) { return graph.value(values[k]).producer; });
   return places;
+}
+
+// Right behind what it reads, so that it travels while the rest of its pass computes, and what was
+// summed is done with early.
+void move_up(ir::Graph& graph, ir::NodeId node) {
+  ir::NodeId first = 0;
+  for (const ValueId input : graph.node(node).inputs) {
+    first = std::max(first, graph.value(input).producer + 1);
+  }
+  while (first < node && graph.node(first).phase < graph.node(node).phase) ++first;
+  const auto at = [&](ir::NodeId n) { return graph.nodes.begin() + n; };
+  std::rotate(at(first), at(node), at(node + 1));
+  for (ir::NodeId n = first; n <= node; ++n) {
+    for (const ValueId output : graph.node(n).outputs) graph.value(output).producer = n;
+  }
 }
 
 }  // namespace
@@ -72,6 +89,7 @@ std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering
     const ir::NodeId node = ops::apply(graph, ir::Op::all_reduce,
                                        ir::AllReduceAttributes{state.ranks->number()}, inputs);
     for (std::size_t k = 0; k < bucket.size(); ++k) sums[bucket[k]] = graph.node(node).outputs[k];
+    move_up(graph, node);
     inputs = numbers;
     bucket.clear();
     bytes = 0;

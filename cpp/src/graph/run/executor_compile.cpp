@@ -179,10 +179,12 @@ void Executor::attach(const Programs& made, bool apart) {
   const Run run = apart ? Run::forward : default_run(*made.front());
   for (const CompiledPtr& graph : made) {
     const std::lock_guard lock(mutex_);
-    point(*graph);
-    bound_inputs_.place(*graph);
-    if (serves_reads_) serve_reads(*graph);
-    exchanges_.place(*graph);
+    with_largest_entries(*graph, run, [&] {
+      point(*graph);
+      bound_inputs_.place(*graph);
+      if (serves_reads_) serve_reads(*graph);
+      exchanges_.place(*graph);
+    });
   }
   keep_within_limit(made, apart || run != Run::step);
   for (const CompiledPtr& graph : made) {
