@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from traingraph import _core
 from traingraph._core import Communicator as Communicator
+from traingraph._core import from_mpi as from_mpi
 from traingraph._core import world as world
 from traingraph._missing_names import missing_name
 
-__all__ = ["Communicator", "world"]
+__all__ = ["Communicator", "from_mpi", "world"]
 
 if not TYPE_CHECKING:
     __getattr__ = missing_name(__name__, __all__, {"traingraph": _core.__all__})

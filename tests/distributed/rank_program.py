@@ -60,6 +60,8 @@ def network(options: Options, world: Any) -> Any:
         "device": device_of(options, world),
         "distributed": world,
         "synchronized_batch_norm": options.get("synchronized", False),
+        "shard_optimizer": options.get("shard", False),
+        "gradient_exchange": options.get("exchange"),
         "any_batch_size": options.get("any_batch_size", False),
     }
     if options["net"] == "lstm":

@@ -7,24 +7,37 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/numbers/half.h"
+
 namespace traingraph::distributed {
 namespace {
 
 constexpr std::size_t kLine = 64;
 
+template <class T>
+T wide(T value) {
+  return value;
+}
+float wide(BFloat16 value) { return widened_bfloat16(value.bits); }
+void narrow(float value, BFloat16& to) { to.bits = narrowed_bfloat16(value); }
+template <class T>
+void narrow(T value, T& to) {
+  to = value;
+}
+
 // sum = ((of rank 0 + of rank 1) + …), which may be where one of them is.
 template <class T, class Of>
 void add_in_order(std::size_t count, std::size_t ranks, T* sum, const Of& of) {
   constexpr std::size_t kBlock = 1024;
-  T block[kBlock];
+  decltype(wide(T())) block[kBlock];
   for (std::size_t first = 0; first < count; first += kBlock) {
     const std::size_t length = std::min(kBlock, count - first);
-    std::copy_n(of(0) + first, length, block);
+    for (std::size_t k = 0; k < length; ++k) block[k] = wide(of(0)[first + k]);
     for (std::size_t r = 1; r < ranks; ++r) {
       const T* const next = of(r) + first;
-      for (std::size_t k = 0; k < length; ++k) block[k] += next[k];
+      for (std::size_t k = 0; k < length; ++k) block[k] += wide(next[k]);
     }
-    std::copy_n(block, length, sum + first);
+    for (std::size_t k = 0; k < length; ++k) narrow(block[k], sum[first + k]);
   }
 }
 
@@ -147,5 +160,6 @@ void AllReduce<T>::run(const T* const* arrays, T* const* sums, std::byte* worksp
 
 template class AllReduce<float>;
 template class AllReduce<double>;
+template class AllReduce<BFloat16>;
 
 }  // namespace traingraph::distributed

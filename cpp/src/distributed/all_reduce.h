@@ -11,7 +11,13 @@
 
 namespace traingraph::distributed {
 
-// Prepared for arrays of fixed counts of elements of T, float or double, which travel as one.
+// An element of 16 bits; sums of them are those of float32, rounded once.
+struct BFloat16 {
+  std::uint16_t bits;
+};
+
+// Prepared for arrays of fixed counts of elements of T, float, double or BFloat16, which travel as
+// one.
 // Up to kWhole bytes each rank sends all of it to all others; above, each rank is sent its part,
 // adds it and sends the sum: twice the bytes of the arrays, however many ranks there are.
 template <class T>

@@ -101,10 +101,11 @@ std::string name_in(std::string version) {
 template <class Handle>
 class Mpi final : public Transport {
  public:
-  Mpi(const MpiLibrary& library, Constants<Handle> constants, std::chrono::seconds limit)
-      : call_(library), are_(constants), limit_(limit) {
-    begin(library.path);
-    check("MPI_Comm_dup", call_.comm_dup(are_.comm_world, &ranks_));
+  // Of the world where `of` is null.
+  Mpi(const MpiLibrary& library, Constants<Handle> constants, const Handle* of)
+      : call_(library), are_(constants), limit_(limit()) {
+    begin(library.path, of == nullptr);
+    check("MPI_Comm_dup", call_.comm_dup(of == nullptr ? are_.comm_world : *of, &ranks_));
     check("MPI_Comm_set_errhandler", call_.set_errhandler(ranks_, are_.errors_return));
     check("MPI_Comm_rank", call_.comm_rank(ranks_, &rank_));
     check("MPI_Comm_size", call_.comm_size(ranks_, &size_));
@@ -151,11 +152,15 @@ class Mpi final : public Transport {
   }
 
  private:
-  void begin(const std::string& path) {
+  void begin(const std::string& path, bool may_init) {
     int is_there = 0, level = 0;
     check("MPI_Initialized", call_.initialized(&is_there));
     if (is_there != 0) {
       check("MPI_Query_thread", call_.query_thread(&level));
+    } else if (!may_init) {
+      throw DistributedError(
+          "[from_mpi] expected a program that has begun MPI but it has not; call MPI_Init_thread, "
+          "or import mpi4py.MPI");
     } else {
       check("MPI_Init_thread", call_.init_thread(nullptr, nullptr, are_.multiple, &level));
       is_ours_ = true;
@@ -232,37 +237,64 @@ class Mpi final : public Transport {
   std::vector<Handle> requests_;  // receives and sends by rank
 };
 
+// Ranks that are ended with the process.
 template <class Handle>
-std::shared_ptr<Ranks> connected(const Launch& launch, const MpiLibrary& library,
-                                 Constants<Handle> constants) {
-  auto made = std::make_unique<Mpi<Handle>>(library, constants, limit());
-  static const Mpi<Handle>* only = nullptr;
-  only = made.get();
+std::shared_ptr<Ranks> known(std::unique_ptr<Mpi<Handle>> made) {
+  struct Ended {
+    const Mpi<Handle>* transport;
+    std::shared_ptr<Ranks> ranks;
+  };
+  static std::vector<Ended> all;
+  const Mpi<Handle>* const transport = made.get();
   const int rank = made->rank(), size = made->size();
-  static std::shared_ptr<Ranks> ranks;
-  ranks = make_ranks(rank, size, std::move(made));
-  std::atexit([] { only->end(ranks->is_broken()); });
-  if (size == launch.size) return ranks;
-  throw DistributedError("[distributed] expected " + std::to_string(launch.size) + " ranks, as " +
-                         launch.variable + " says, but " + library.path + " (" + ranks->engine() +
-                         ") has " + std::to_string(size) +
-                         "; start with the mpirun of that library, with srun --mpi=pmix, or set "
-                         "TRAINGRAPH_MPI_LIBRARY to the launcher's library");
+  all.push_back({transport, make_ranks(rank, size, std::move(made))});
+  if (all.size() == 1) {
+    std::atexit([] {
+      // One that is broken first: the others wait for this process.
+      std::ranges::stable_sort(all, {}, [](const Ended& one) { return !one.ranks->is_broken(); });
+      for (const Ended& one : all) one.transport->end(one.ranks->is_broken());
+    });
+  }
+  return all.back().ranks;
+}
+
+template <class Handle>
+std::shared_ptr<Ranks> connected(const MpiLibrary& library, Constants<Handle> constants,
+                                 const std::uintptr_t* communicator) {
+  if (communicator == nullptr) {
+    return known(std::make_unique<Mpi<Handle>>(library, constants, nullptr));
+  }
+  const auto of = (Handle)*communicator;  // a pointer or an int
+  return known(std::make_unique<Mpi<Handle>>(library, constants, &of));
+}
+
+std::shared_ptr<Ranks> connected(const MpiLibrary& library, const std::uintptr_t* communicator) {
+  switch (library.abi) {
+    case MpiAbi::standard:
+      return connected(library, of_standard(), communicator);
+    case MpiAbi::open_mpi:
+      return connected(library, of_open_mpi(library), communicator);
+    case MpiAbi::mpich:
+      return connected(library, of_mpich(), communicator);
+  }
+  throw InternalError("[distributed] a binary interface outside the list");
 }
 
 }  // namespace
 
 std::shared_ptr<Ranks> mpi_ranks(const Launch& launch) {
   const MpiLibrary library = find_mpi(launch.variable.starts_with("OMPI_"));
-  switch (library.abi) {
-    case MpiAbi::standard:
-      return connected(launch, library, of_standard());
-    case MpiAbi::open_mpi:
-      return connected(launch, library, of_open_mpi(library));
-    case MpiAbi::mpich:
-      return connected(launch, library, of_mpich());
-  }
-  throw InternalError("[distributed] a binary interface outside the list");
+  std::shared_ptr<Ranks> ranks = connected(library, nullptr);
+  if (ranks->size() == launch.size) return ranks;
+  throw DistributedError("[distributed] expected " + std::to_string(launch.size) + " ranks, as " +
+                         launch.variable + " says, but " + library.path + " (" + ranks->engine() +
+                         ") has " + std::to_string(ranks->size()) +
+                         "; start with the mpirun of that library, with srun --mpi=pmix, or set "
+                         "TRAINGRAPH_MPI_LIBRARY to the launcher's library");
+}
+
+std::shared_ptr<Ranks> mpi_ranks(std::uintptr_t communicator) {
+  return connected(find_mpi(false), &communicator);
 }
 
 }  // namespace traingraph::distributed

@@ -43,6 +43,9 @@ Communicator world() {
   return Communicator(known.ranks);
 }
 
+Communicator from_mpi_handle(std::uintptr_t handle) { return Communicator(mpi_ranks(handle)); }
+
+void Communicator::abandon() const noexcept { ranks_->abandon(); }
 int Communicator::rank() const { return ranks_->rank(); }
 int Communicator::size() const { return ranks_->size(); }
 int Communicator::local_rank() const { return ranks_->local_rank(); }
@@ -60,6 +63,9 @@ const ClassDescription& Communicator::class_description() {
           .property("engine", &Communicator::engine,
                     "What moves the bytes: 'none' for one rank, 'sockets', or the name of the MPI "
                     "library.")
+          .action("abandon", &Communicator::abandon,
+                  "Lets the other ranks raise when they next wait for this one, which cannot go "
+                  "on. A program that ends with an exception does so by itself.")
           .repr([](const Communicator& c) {
             return std::to_string(c.rank()) + " of " + std::to_string(c.size()) + " over " +
                    c.engine();

@@ -333,7 +333,7 @@ struct DropoutAttributes {
 };
 
 // rows, rows of the global batch (int64 scalars), arrays of one floating-point type → for each
-// array the sum over all ranks. `ranks`: what they are known by in this process.
+// array the sum over all ranks, of bfloat16 added in float32 and rounded once. `ranks`: what they are known by in this process.
 struct AllReduceAttributes {
   int ranks = 0;
   template <class Self, class F>

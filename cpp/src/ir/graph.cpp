@@ -23,7 +23,8 @@ constexpr const char* kStepInputNames[kStepInputCount] = {
     "accumulates",   "first_row",
     "rows",          "row_share",
     "rank_rows",     "all_rows",
-    "mean_share",    "sum_share"};
+    "mean_share",    "sum_share",
+    "rank"};
 
 // Each value passes here, so that no pass or kernel meets extents of which the bytes are no number.
 void expect_possible(const Graph& graph, const Type& type, const std::string& what) {

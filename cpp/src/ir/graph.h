@@ -53,14 +53,16 @@ enum class StepInput : std::uint8_t {
   all_rows,                 // of all ranks
   mean_share,               // rank_rows / all_rows
   sum_share,                // 1; 0: its rows do not count
+  rank,                     // this one's number
 };
-inline constexpr int kStepInputCount = 12;
+inline constexpr int kStepInputCount = 13;
 const char* name(StepInput input);
 // Whether it is an int64 number.
 constexpr bool counts(StepInput input) {
   return input == StepInput::counter || input == StepInput::own_counter ||
          input == StepInput::first_row || input == StepInput::rows ||
-         input == StepInput::rank_rows || input == StepInput::all_rows;
+         input == StepInput::rank_rows || input == StepInput::all_rows ||
+         input == StepInput::rank;
 }
 
 struct Value {

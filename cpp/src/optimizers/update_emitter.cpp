@@ -118,8 +118,8 @@ struct UpdateWriter {
                    e.apply(Scalar::where_nonzero, before, skips, kLowest));
   }
 
-  static void write(ir::Graph& graph, const Optimizer& optimizer, const UpdateTarget& target,
-                    ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale,
+  static ValueId write(ir::Graph& graph, const Optimizer& optimizer, const UpdateTarget& target,
+                       ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale,
                     ValueId counts) {
     const OptimizerDescriptor& d = optimizer.descriptor();
     const std::vector<std::string> slots = optimizer.slots();
@@ -132,7 +132,9 @@ struct UpdateWriter {
     prepare(emitter, d, scale != ir::kNone, optimizer.decouples_decay());
     optimizer.emit(emitter);
 
-    std::vector<ValueId> operands{target.parameter, target.gradient};
+    const bool is_part = target.part.parameter != ir::kNone;
+    std::vector<ValueId> operands{is_part ? target.part.parameter : target.parameter,
+                                  is_part ? target.part.gradient : target.gradient};
     operands.insert(operands.end(), target.slots.begin(), target.slots.end());
     operands.insert(operands.end(), {learning_rate, corrected_rate, scale, counts});
     auto add_result = [&](int now, int before) {
@@ -152,25 +154,28 @@ struct UpdateWriter {
     for (int k : kept) inputs.push_back(operands[static_cast<std::size_t>(k)]);
     const std::vector<ValueId> results =
         ops::elementwise(graph, std::move(list), std::move(inputs));
-    graph.value(results[0]).writes = target.parameter;
+    if (!is_part) graph.value(results[0]).writes = target.parameter;
     for (std::size_t k = 0; k < target.slots.size(); ++k) {
       graph.value(results[k + 1]).writes = target.slots[k];
     }
+    return results[0];
   }
 };
 
-void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
-                  const std::vector<UpdateTarget>& targets, ValueId learning_rate,
-                  ValueId corrected_learning_rate, ValueId counts) {
+std::vector<ValueId> emit_updates(ir::Graph& graph, const Optimizer& optimizer,
+                                  const std::vector<UpdateTarget>& targets, ValueId learning_rate,
+                                  ValueId corrected_learning_rate, ValueId counts) {
   graph.phase = ir::Phase::update;
   graph.layer = ir::kNone;
   const ValueId scale = global_scale(graph, optimizer.descriptor(), targets);
+  std::vector<ValueId> updated;
   for (const UpdateTarget& target : targets) {
     graph.layer = target.layer;
-    UpdateWriter::write(graph, optimizer, target, learning_rate, corrected_learning_rate, scale,
-                        counts);
+    updated.push_back(UpdateWriter::write(graph, optimizer, target, learning_rate,
+                                          corrected_learning_rate, scale, counts));
   }
   graph.layer = ir::kNone;
+  return updated;
 }
 
 }  // namespace traingraph

@@ -63,12 +63,21 @@ struct UpdateTarget {
   ir::ValueId gradient;
   std::vector<ir::ValueId> slots;
   int layer = ir::kNone;
+  // Where slots are for a part: that of the parameter and of the gradient.
+  struct Part {
+    ir::ValueId parameter = ir::kNone;
+    ir::ValueId gradient = ir::kNone;
+  };
+  Part part = {};
 };
 
 // Appends the update ops of all parameters: clip, rescale, regularize, update. Where `counts` is
-// given and 0, parameters and slots keep their bits.
-void emit_updates(ir::Graph& graph, const Optimizer& optimizer,
-                  const std::vector<UpdateTarget>& targets, ir::ValueId learning_rate,
-                  ir::ValueId corrected_learning_rate, ir::ValueId counts = ir::kNone);
+// given and 0, parameters and slots keep their bits. Returns what becomes of each parameter, which
+// that of a part does not write.
+std::vector<ir::ValueId> emit_updates(ir::Graph& graph, const Optimizer& optimizer,
+                                      const std::vector<UpdateTarget>& targets,
+                                      ir::ValueId learning_rate,
+                                      ir::ValueId corrected_learning_rate,
+                                      ir::ValueId counts = ir::kNone);
 
 }  // namespace traingraph

@@ -78,6 +78,18 @@ void bind_layers(py::module_& module) {
       });
 }
 
+// An exception that ends the program ends those that wait for it.
+void abandoned_on_errors(const distributed::Communicator& ranks) {
+  if (ranks.size() == 1) return;
+  py::module_::import("traingraph._abandoned_ranks").attr("abandon_on_errors")(ranks);
+}
+
+std::uintptr_t mpi_handle(const py::object& communicator) {
+  return py::module_::import("traingraph._abandoned_ranks")
+      .attr("handle_of")(communicator)
+      .cast<std::uintptr_t>();
+}
+
 void bind_distributed(py::module_& module) {
   bind_all<void>(module, {distributed::Communicator::class_description});
   def_function(module, "world", "Communicator", {""},
@@ -86,8 +98,25 @@ void bind_distributed(py::module_& module) {
                "one. The first call connects them. Errors: DistributedError where a rank or a "
                "library is missing; ValueError for a variable without the others that it needs.",
                [](const Arguments&) {
-                 const ReleasedGil released;
-                 return distributed::world();
+                 distributed::Communicator world = [] {
+                   const ReleasedGil released;
+                   return distributed::world();
+                 }();
+                 abandoned_on_errors(world);
+                 return world;
+               });
+  def_function(module, "from_mpi", "Communicator", {"communicator: object"},
+               "The ranks of a communicator of mpi4py, in a copy of it; all of its ranks call. "
+               "Errors: DistributedError where MPI runs at a lower level than "
+               "MPI_THREAD_SERIALIZED; TypeError for another object.",
+               [](const Arguments& given) {
+                 const std::uintptr_t handle = mpi_handle(given["communicator"]);
+                 distributed::Communicator ranks = [&] {
+                   const ReleasedGil released;
+                   return distributed::from_mpi_handle(handle);
+                 }();
+                 abandoned_on_errors(ranks);
+                 return ranks;
                });
 }
 

@@ -256,7 +256,9 @@ void read_training(Options& options, const Arguments& given) {
   options.device = given.get<Device>("device");
   options.any_batch_size = given.get<bool>("any_batch_size");
   options.distributed = given.optional<distributed::Communicator>("distributed");
-  options.ranks = {.synchronized_batch_norm = given.get<bool>("synchronized_batch_norm")};
+  options.ranks = {.synchronized_batch_norm = given.get<bool>("synchronized_batch_norm"),
+                   .shard_optimizer = given.get<bool>("shard_optimizer"),
+                   .gradient_exchange = given.optional<DataType>("gradient_exchange")};
 }
 
 // One, or several.
@@ -324,7 +326,8 @@ void bind_networks(py::module_& module) {
       "loss: MLCLossLayer | str = 'softmax_cross_entropy', optimizer: MLCOptimizer | str = 'adam', "
       "labels: str = 'classes', weights: bool = False, train: Block | Sequence[Block] | None = "
       "None, batch_size: int = 32, device: MLCDevice | str = 'any', any_batch_size: bool = False, "
-      "distributed: Communicator | None = None, synchronized_batch_norm: bool = False";
+      "distributed: Communicator | None = None, synchronized_batch_norm: bool = False, "
+      "shard_optimizer: bool = False, gradient_exchange: MLCDataType | DTypeLike | None = None";
   def_function(
       module, "model", "MLCTrainingGraph",
       {layers +

@@ -59,8 +59,10 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
-  if (graph.type(node.outputs[0]).data_type == DataType::kFloat64) {
-    return std::make_unique<AllReduceKernel<double>>(graph, node);
+  const DataType type = graph.type(node.outputs[0]).data_type;
+  if (type == DataType::kFloat64) return std::make_unique<AllReduceKernel<double>>(graph, node);
+  if (type == DataType::kBFloat16) {
+    return std::make_unique<AllReduceKernel<distributed::BFloat16>>(graph, node);
   }
   return std::make_unique<AllReduceKernel<float>>(graph, node);
 }

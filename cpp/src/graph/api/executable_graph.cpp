@@ -9,6 +9,7 @@
 
 #include "graph/api/rank_agreement.h"
 #include "graph/lowering/loss_scaling.h"
+#include "graph/lowering/optimizer_shards.h"
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
 #include "graph/state/link_set.h"
@@ -156,6 +157,8 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->device = device;
   now->ranks = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
   now->distributed = ranks;
+  const bool shards = now->ranks != nullptr && ranks.shard_optimizer;
+  now->buffer_parts = shards ? parts_over_ranks(now->ranks) : nullptr;
   if (now->ranks != nullptr) check_may_be_distributed(*now);
   auto executor = std::make_shared<Executor>(now, backend, before.get());
   try {
@@ -174,6 +177,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->device = device;
     state_->ranks = now->ranks;
     state_->distributed = ranks;
+    state_->buffer_parts = now->buffer_parts;
     if (before != nullptr) state_->resumed->set(nullptr);
     state_->resumed->set_taken_at(now->changes);
     state_->executor = std::move(executor);

@@ -35,6 +35,7 @@ std::string without_layer_numbers(const std::string& text) {
 
 std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& graph) {
   const OptimizerPtr& optimizer = state.optimizer;
+  const std::optional<DataType>& exchange = state.distributed.gradient_exchange;
   return {
       {"version", Platform::version()},
       {"batch size", std::to_string(declared_batch(state))},
@@ -44,6 +45,8 @@ std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& g
       {"learning rate",
        optimizer == nullptr ? "none" : short_text(static_cast<double>(optimizer->learning_rate()))},
       {"synchronized_batch_norm", state.distributed.synchronized_batch_norm ? "true" : "false"},
+      {"shard_optimizer", state.distributed.shard_optimizer ? "true" : "false"},
+      {"gradient_exchange", exchange ? name(*exchange) : "none"},
       {"program", without_layer_numbers(graph.compiled_description())},
   };
 }
@@ -82,6 +85,12 @@ void check_may_be_distributed(const GraphState& state) {
   }
   if (state.links != nullptr) {
     throw Unsupported("[compile] linked graphs do not train over several ranks");
+  }
+  const std::optional<DataType>& exchange = state.distributed.gradient_exchange;
+  if (exchange && *exchange != DataType::kBFloat16) {
+    throw InvalidArgument(
+        std::string("[compile] expected a gradient_exchange of bfloat16, or none, but got ") +
+        name(*exchange));
   }
   if (state.micro_batches == 1 || state.optimizer != nullptr) return;
   throw InvalidArgument(

@@ -1,6 +1,7 @@
 // How a graph writes a checkpoint, and how it takes one back.
 // Over 400 lines: what is written and what is taken stand in one order, for whoever adds to both.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <iterator>
@@ -19,6 +20,7 @@
 #include "graph/lowering/lowering.h"
 #include "graph/run/executor.h"
 #include "graph/run/update_count.h"
+#include "graph/state/attendance.h"
 #include "graph/state/graph_state.h"
 #include "graph/state/load_checkpoint.h"
 #include "graph/state/own_metadata.h"
@@ -62,6 +64,14 @@ bool sums_gradients_of(const BegunStep& begun, const NamedTensors& trained) {
                              [&](const auto& sum) { return tensors.contains(sum.first.get()); });
 }
 
+// Amid micro-batches each rank has a sum of its own, which is none of the state of all.
+void check_sums_are_whole(const GraphState& state) {
+  if (state.ranks == nullptr) return;
+  throw InvalidArgument(
+      "[checkpoint] expected a whole step over several ranks but got one of micro-batches that has "
+      "begun, of which each rank has a sum of its own; execute the rest of its micro-batches");
+}
+
 NamedData copy_of(const Contents& contents, const GraphState& state) {
   NamedData result;
   auto copy = [&](const NamedTensors& tensors) {
@@ -91,6 +101,7 @@ NamedData copy_of(const Contents& contents, const GraphState& state) {
   for (const std::string& name : contents.numbers) add_number(name, number_of(state, name));
   const BegunStepPtr begun = state.training ? begun_step(state) : nullptr;
   if (begun == nullptr || !sums_gradients_of(*begun, contents.summed)) return result;
+  check_sums_are_whole(state);
   add_number(kMicroBatches, begun->micro_batches);
   add_number(kSummed, begun->summed);
   add_number(kSummedRows, begun->rows);
@@ -367,6 +378,7 @@ void take(Values& values, GraphState& state) {
   Contents contents = contents_of(*now, with_training);
   if (!state.training) take_trained(values, contents);
   check(values, contents, *now);
+  if (with_training && values.has_begun_step()) check_sums_are_whole(*now);
   if (values.file != nullptr) {
     values.read(state.training);
     check(values, contents, *now);
@@ -409,7 +421,36 @@ NamedTensors ExecutableGraph::named_parameters() const {
   return contents_of(*state_->snapshot(), false).parameters;
 }
 
+namespace {
+
+// Of a state in parts, which the others have.
+void ask_attending(const GraphState& state) {
+  if (state.is_attended) attended(state, Attended::copies_state);
+}
+
+// By all ranks: what is written is the same on each, and all go on when the file is there.
+void save_by_first_rank(const GraphState& state, const std::string& path,
+                        const std::function<void()>& write) {
+  std::exception_ptr failed;
+  double failures = 0;
+  if (state.ranks->rank() == 0) {
+    try {
+      write();
+    } catch (...) {
+      failed = std::current_exception();
+      failures = 1;
+    }
+  }
+  state.ranks->add({&failures, 1});
+  if (failed != nullptr) std::rethrow_exception(failed);
+  if (failures == 0) return;
+  throw FileError(path, "rank 0, which writes it, has failed", EIO);
+}
+
+}  // namespace
+
 NamedData ExecutableGraph::copy_state() const {
+  ask_attending(*state_);
   const Contents contents = contents_of(*state_->snapshot(), state_->training);
   NamedData result;
   run_between(*state_, [&] { result = copy_of(contents, *state_); });
@@ -423,12 +464,15 @@ void ExecutableGraph::save(const std::string& path, const Metadata& given) const
   check_metadata(given, "[save]");
   metadata.insert(given.begin(), given.end());
   const Contents contents = contents_of(*state_->snapshot(), state_->training);
+  ask_attending(*state_);
   NamedData tensors;
   run_between(*state_, [&] {
     tensors = copy_of(contents, *state_);
     add_fit_place(*state_, tensors);
   });
-  write_safetensors(path, tensors, metadata);
+  const auto write = [&] { write_safetensors(path, tensors, metadata); };
+  if (state_->buffer_parts == nullptr || state_->is_attended) return write();
+  save_by_first_rank(*state_, path, write);
 }
 
 Metadata ExecutableGraph::load(const std::string& path) {

@@ -117,11 +117,14 @@ void compile(ExecutableGraph& self, CompilationOptions options, const Device& de
              const MaybeTensors& tensors, const std::optional<NamedDataToRead>& data,
              Precision precision, std::optional<std::int64_t> memory_limit,
              const std::optional<distributed::Communicator>& distributed,
-             bool synchronized_batch_norm) {
+             bool synchronized_batch_norm, bool shard_optimizer,
+             std::optional<DataType> gradient_exchange) {
   const NamedTensors constants = tensors.value_or(NamedTensors());
   self.compile(options, device, constants, data ? data->read(constants, "constant") : NamedData(),
                precision, memory_limit, distributed,
-               {.synchronized_batch_norm = synchronized_batch_norm});
+               {.synchronized_batch_norm = synchronized_batch_norm,
+                .shard_optimizer = shard_optimizer,
+                .gradient_exchange = gradient_exchange});
 }
 
 template <class T>
@@ -200,7 +203,14 @@ void describe_shared(Describing<T, Graph, ExecutableGraph>& graph) {
            {"distributed", "The ranks that train it together; None: one alone.", std::any()},
            {"synchronized_batch_norm",
             "Whether batch normalization takes mean and variance over the rows of all ranks.",
-            false}})
+            false},
+           {"shard_optimizer",
+            "Whether each rank keeps a part of the optimizer's buffers, and updates that of the "
+            "parameters.",
+            false},
+           {"gradient_exchange",
+            "What gradients travel between ranks as: BFLOAT16; None: as what they are.",
+            std::any()}})
       .may_wait()
       .action("link", link<T>,
               "Joins graphs that share tensors: what one computes and another one reads passes "

@@ -131,11 +131,13 @@ bool EarlyStopping::after_epoch(TrainingGraph& graph, const Epoch& epoch) {
   best_epoch_ = epoch.number;
   waited_ = 0;
   if (!restores_best_) return true;
-  const NamedTensors parameters = graph.named_parameters();
-  kept_ = graph.copy_state();
-  std::erase_if(kept_, [&](const auto& value) {
-    return std::ranges::none_of(parameters, [&](const auto& p) { return p.first == value.first; });
-  });
+  kept_.clear();
+  for (const auto& [name, tensor] : graph.named_parameters()) {
+    const TensorDescriptor& d = tensor->descriptor();
+    TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+    tensor->copy_to(data.bytes, data.length);
+    kept_.emplace_back(name, std::move(data));
+  }
   return true;
 }
 

@@ -107,8 +107,11 @@ Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count(),
                                            kEvaluate, count_of_ranks(*state_));
   check_all_are_sorted(*state_, data, samples, batch);
-  return *evaluate_samples(*state_, samples,
-                           {kEvaluate, batch, arguments.metrics, arguments.goes_on, false});
+  RankGuard guard(*state_);
+  std::optional<Evaluation> found = evaluate_samples(
+      *state_, samples, {kEvaluate, batch, arguments.metrics, arguments.goes_on, false});
+  guard.done();
+  return *std::move(found);
 }
 
 TensorData ExecutableGraph::predict(const NamedData& inputs, std::int64_t batch_size,

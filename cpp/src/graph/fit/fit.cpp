@@ -64,7 +64,7 @@ class Fit {
     }
     // The last moment in which Ctrl-C finds a place to go on from.
     keeping_place("", check_interruption);
-    for (const FitCallbackPtr& callback : arguments_.callbacks) callback->end(graph_);
+    for_callbacks([&](FitCallback& callback) { callback.end(graph_); });
     end_fit(state_, place_, progress_);
     guard.done();
     return progress_.epochs;
@@ -131,8 +131,7 @@ class Fit {
   // What can be refused is, before callbacks or their files change.
   void begin() {
     for (const FitCallbackPtr& callback : arguments_.callbacks) {
-      if (auto* const file = dynamic_cast<Checkpoint*>(callback.get()))
-        checkpoints_.push_back(file);
+      if (const Checkpoint* const file = checkpoint_of(*callback)) checkpoints_.push_back(file);
     }
     place_.epoch = arguments_.first_epoch;
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
@@ -145,7 +144,7 @@ class Fit {
       return resume_callbacks();
     }
     place_.callbacks = placed_callbacks(arguments_);
-    for (const FitCallbackPtr& callback : arguments_.callbacks) callback->begin(graph_);
+    for_callbacks([&](FitCallback& callback) { callback.begin(graph_); });
     state_.fit_place->set(nullptr);
   }
 
@@ -162,12 +161,19 @@ class Fit {
     }
   }
 
+  void for_callbacks(const std::function<void(FitCallback&)>& call) {
+    by_first_rank(graph_, state_, [&] {
+      for (const FitCallbackPtr& callback : arguments_.callbacks) call(*callback);
+    });
+  }
+
   void resume_callbacks() {
-    for (std::size_t k = 0; k < arguments_.callbacks.size(); ++k) {
-      const PlacedCallback& placed = place_.callbacks[k];
-      const auto next = static_cast<int>(place_.epoch) + (placed.has_heard ? 1 : 0);
-      arguments_.callbacks[k]->resume(graph_, next, placed.state);
-    }
+    auto placed = place_.callbacks.begin();
+    for_callbacks([&](FitCallback& callback) {
+      const auto next = static_cast<int>(place_.epoch) + (placed->has_heard ? 1 : 0);
+      callback.resume(graph_, next, placed->state);
+      ++placed;
+    });
     // Between two epochs a file may be what has ended the fit.
     if (place_.steps == 0) save_all();
   }
@@ -278,11 +284,13 @@ class Fit {
       placed.has_heard = true;
     };
     keeping_place("", [&] {
-      auto placed = place_.callbacks.begin();
-      for (const FitCallbackPtr& callback : arguments_.callbacks) {
-        hears(*placed++, [&] { return callback->after_epoch(graph_, epoch); });
-      }
-      if (arguments_.on_epoch) hears(*placed, [&] { return arguments_.on_epoch(epoch); });
+      by_first_rank(graph_, state_, [&] {
+        auto placed = place_.callbacks.begin();
+        for (const FitCallbackPtr& callback : arguments_.callbacks) {
+          hears(*placed++, [&] { return callback->after_epoch(graph_, epoch); });
+        }
+        if (arguments_.on_epoch) hears(*placed, [&] { return arguments_.on_epoch(epoch); });
+      });
     });
   }
 
@@ -354,7 +362,9 @@ class Fit {
 
   void save(const Checkpoint& file) {
     try {
-      file.save(graph_);
+      by_first_rank(graph_, state_, [&] {
+        if (state_.ranks == nullptr || state_.ranks->rank() == 0) file.save(graph_);
+      });
     } catch (Error& error) {
       add_step(error);
       throw;
@@ -378,7 +388,7 @@ class Fit {
   std::unique_ptr<BatchSource> source_;
   std::optional<Samples> validation_;
   std::int64_t validation_batch_ = 0;
-  std::vector<Checkpoint*> checkpoints_;
+  std::vector<const Checkpoint*> checkpoints_;
   bool has_named_step_ = false;  // what ends the fit
   FitPlace place_;
 };

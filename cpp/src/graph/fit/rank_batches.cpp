@@ -9,6 +9,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/run/executor.h"
+#include "graph/state/attendance.h"
 
 namespace traingraph {
 namespace {
@@ -21,6 +22,7 @@ class AskedElsewhere final : public FitCallback {
   NamedData copy_state() const override { return there_->copy_state(); }
   std::string kind() const override { return there_->kind(); }
   void resume(TrainingGraph&, int, const NamedData&) override {}
+  const FitCallback& there() const { return *there_; }
 
  private:
   FitCallbackPtr there_;
@@ -60,6 +62,32 @@ FitArguments arguments_of_rank(const GraphState& state, const FitArguments& argu
   if (result.on_nonfinite) result.on_nonfinite = [](const std::string&) {};
   result.on_step = {};
   return result;
+}
+
+const Checkpoint* checkpoint_of(const FitCallback& callback) {
+  const auto* const elsewhere = dynamic_cast<const AskedElsewhere*>(&callback);
+  return dynamic_cast<const Checkpoint*>(elsewhere != nullptr ? &elsewhere->there() : &callback);
+}
+
+void by_first_rank(const TrainingGraph& graph, GraphState& state,
+                   const std::function<void()>& work) {
+  if (state.buffer_parts == nullptr) return work();
+  RankGuard guard(state);
+  if (state.ranks->rank() != 0) {
+    work();
+    while (attended(state) == Attended::copies_state) graph.copy_state();
+  } else {
+    state.is_attended = true;
+    try {
+      work();
+    } catch (...) {
+      state.is_attended = false;
+      throw;
+    }
+    state.is_attended = false;
+    attended(state);
+  }
+  guard.done();
 }
 
 bool is_agreed(const GraphState& state, bool own) {

@@ -2,6 +2,8 @@
 // batch, and agrees with the others on losses, ends and what callbacks have changed.
 #pragma once
 
+#include <functional>
+
 #include <traingraph/fit.h>
 
 #include "graph/fit/samples.h"
@@ -23,6 +25,13 @@ inline int count_of_ranks(const GraphState& state) {
 // On all ranks but the first: callbacks that write files, and those of the caller, are asked
 // nowhere else, and progress is shown there. EarlyStopping is asked everywhere.
 FitArguments arguments_of_rank(const GraphState& state, const FitArguments& arguments);
+
+// The file that a callback is, here or on rank 0; null of others.
+const Checkpoint* checkpoint_of(const FitCallback& callback);
+// What rank 0 does alone, and callbacks that are asked elsewhere do not: where ranks have parts of
+// the optimizer's buffers, the others attend.
+void by_first_rank(const TrainingGraph& graph, GraphState& state,
+                   const std::function<void()>& work);
 
 // Whether all ranks say so.
 bool is_agreed(const GraphState& state, bool own);

@@ -80,6 +80,7 @@ struct LoweredGraph {
     // A sum of gradients, which belongs to this graph; moments belong to the tensor.
     bool accumulates = false;
     IntegerRange range = {};
+    bool is_of_optimizer() const { return !buffer.empty() && !accumulates; }
   };
   std::vector<Slot> slots;
   std::vector<IndexCheck> index_checks;

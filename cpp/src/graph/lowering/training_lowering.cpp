@@ -8,11 +8,13 @@
 #include <traingraph/errors.h>
 
 #include "graph/lowering/loss_scaling.h"
+#include "graph/lowering/optimizer_shards.h"
 #include "graph/lowering/rank_sums.h"
 #include "graph/state/link_set.h"
 #include "layers/real_rows.h"
 #include "ops/emit.h"
 #include "optimizers/update_emitter.h"
+#include "runtime/memory/parameter_store.h"
 
 namespace traingraph {
 namespace {
@@ -209,12 +211,16 @@ class TrainingWriter {
     }
   }
 
-  // Adds a buffer that has the parameter's shape and layout.
+  // Adds a buffer that has the parameter's shape and layout, or a rank's part of one.
   ValueId add_buffer(const TensorPtr& tensor, const std::string& name, bool accumulates) {
     const ValueId parameter = out_.lowering.parameter_values.at(tensor.get());
     const int slot = static_cast<int>(out_.slots.size());
-    out_.slots.push_back({tensor, name, graph().value(parameter).slot, accumulates});
-    return graph().add_source(ir::Source::parameter, slot, graph().type(parameter),
+    ir::Type type = graph().type(parameter);
+    const bool is_part = state_.buffer_parts != nullptr && !accumulates;
+    if (is_part) type.shape = {state_.buffer_parts->elements(type.shape)};
+    out_.slots.push_back(
+        {tensor, name, is_part ? kNone : graph().value(parameter).slot, accumulates});
+    return graph().add_source(ir::Source::parameter, slot, std::move(type),
                               tensor->label() + "." + name);
   }
 
@@ -258,19 +264,32 @@ class TrainingWriter {
   void add_over_ranks() {
     std::vector<const Tensor*> tensors;
     std::vector<ValueId> values;
+    // Once in a step of micro-batches.
+    const ir::Phase phase = state_.micro_batches > 1 ? ir::Phase::update : ir::Phase::gradient;
+    graph().phase = phase;
     for (const Wanted& wanted : wanted_) {
       const auto gradient = out_.gradients.find(wanted.tensor.get());
       if (!wanted.updated || gradient == out_.gradients.end()) continue;
       tensors.push_back(gradient->first);
-      values.push_back(gradient->second);
+      values.push_back(as_exchanged(gradient->second));
     }
-    // Once in a step of micro-batches.
-    const ir::Phase phase = state_.micro_batches > 1 ? ir::Phase::update : ir::Phase::gradient;
     const std::vector<ValueId> sums = sums_over_ranks(state_, out_.lowering, values, phase);
     for (std::size_t k = 0; k < tensors.size(); ++k) {
-      graph().value(sums[k]).keep = graph().value(values[k]).keep;
-      out_.gradients[tensors[k]] = sums[k];
+      ValueId& gradient = out_.gradients[tensors[k]];
+      const ValueId sum = ops::cast(graph(), sums[k], graph().type(gradient).data_type);
+      graph().value(sum).keep = graph().value(gradient).keep;
+      gradient = sum;
     }
+  }
+
+  // Of 16 bits where half the bytes are to travel.
+  ValueId as_exchanged(ValueId gradient) {
+    if (!state_.distributed.gradient_exchange) return gradient;
+    if (graph().type(gradient).data_type == DataType::kFloat64) {
+      throw InvalidArgument(
+          "[compile] expected float32 tensors for a gradient_exchange of bfloat16 but got float64");
+    }
+    return ops::cast(graph(), gradient, *state_.distributed.gradient_exchange);
   }
 
   void update() {
@@ -281,6 +300,7 @@ class TrainingWriter {
       if (!wanted.updated || gradient == out_.gradients.end()) continue;
       UpdateTarget target{
           wanted.value, gradient->second, {}, layers[static_cast<std::size_t>(wanted.value)]};
+      if (state_.buffer_parts != nullptr) cut(target);
       for (const std::string& buffer : state_.optimizer->slots()) {
         target.slots.push_back(add_buffer(wanted.tensor, buffer, false));
       }
@@ -293,9 +313,31 @@ class TrainingWriter {
       counts = scaling_->all_finite(gradients);
       scaling_->update(counts);
     }
-    emit_updates(graph(), *state_.optimizer, targets,
-                 out_.lowering.step(ir::StepInput::learning_rate),
-                 out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
+    const std::vector<ValueId> updated =
+        emit_updates(graph(), *state_.optimizer, targets,
+                     out_.lowering.step(ir::StepInput::learning_rate),
+                     out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
+    if (state_.buffer_parts != nullptr) join(targets, updated);
+  }
+
+  // Each rank updates a part of a parameter, and all join theirs.
+  void cut(UpdateTarget& target) {
+    graph().phase = ir::Phase::update;
+    target.part = {part_of_rank(state_, out_.lowering, target.parameter),
+                   part_of_rank(state_, out_.lowering, target.gradient)};
+  }
+
+  void join(const std::vector<UpdateTarget>& targets, const std::vector<ValueId>& parts) {
+    std::vector<ValueId> values;
+    for (std::size_t k = 0; k < targets.size(); ++k) {
+      const ir::Type type = graph().type(targets[k].parameter);
+      values.push_back(whole_of_part(state_, out_.lowering, parts[k], type));
+    }
+    const std::vector<ValueId> sums =
+        sums_over_ranks(state_, out_.lowering, values, ir::Phase::update);
+    for (std::size_t k = 0; k < targets.size(); ++k) {
+      graph().value(sums[k]).writes = targets[k].parameter;
+    }
   }
 
   // By value: the layer that reads it first. Profiles count the update of a parameter there.

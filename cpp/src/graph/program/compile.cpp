@@ -29,7 +29,15 @@ void place_parameters(const GraphState& state, const std::shared_ptr<Stream>& st
                       const LoweredGraph& lowered, const std::vector<ValueId>& slot_values,
                       passes::PipelineRequest& request) {
   for (std::size_t s = 0; s < lowered.slots.size(); ++s) {
-    Tensor& tensor = *lowered.slots[s].tensor;
+    const LoweredGraph::Slot& slot = lowered.slots[s];
+    Tensor& tensor = *slot.tensor;
+    if (slot.is_of_optimizer()) {
+      share_slots(tensor, state.buffer_parts);
+      if (state.buffer_parts != nullptr) {
+        request.parameters.push_back({true, {}});
+        continue;
+      }
+    }
     const Shape& shape = lowered.lowering.graph.type(slot_values[s]).shape;
     // Before it moves to another device: it may be in use.
     if (tensor.state().parameter != nullptr)
@@ -38,7 +46,7 @@ void place_parameters(const GraphState& state, const std::shared_ptr<Stream>& st
     Stream::merge(stream, store.stream);
     tensor.state().device = state.device;
     request.parameters.push_back(
-        {store.layout_chosen || mode != Mode::training, store.layout, lowered.slots[s].follows});
+        {store.layout_chosen || mode != Mode::training, store.layout, slot.follows});
   }
 }
 
@@ -67,7 +75,7 @@ void name_values(LoweredGraph lowered, const std::vector<ValueId>& slot_values,
 // The layouts that a program was given or has chosen become the stores'.
 void settle_layouts(const CompiledGraph& graph) {
   for (std::size_t s = 0; s < graph.slots.size(); ++s) {
-    if (graph.slots[s].follows != kNone) continue;
+    if (!graph.slots[s].buffer.empty()) continue;
     ParameterState& store = *graph.slots[s].tensor->state().parameter;
     change_layout(store, graph.program->graph.value(graph.slot_values[s]).layout);
     if (graph.mode == Mode::training) store.layout_chosen = true;

@@ -58,6 +58,7 @@ struct Job {
   // The first forward pass of a step counts; its other micro-batches share the count.
   bool starts_step = true;
   bool accumulates = false;
+  int rank = ir::kNone;        // of those that train together; kNone: one alone
   int draw = 0;                // which of its step's micro-batches and ranks it is, from 0
   std::int64_t first_row = 0;  // in the batch of all of them
   GlobalRows global;

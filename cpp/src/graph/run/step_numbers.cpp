@@ -50,11 +50,14 @@ void StepNumbers::write(const Job& job) {
     scalars_.set_count(place_of(ir::StepInput::rows), job.rows);
     set(ir::StepInput::row_share, 1 / static_cast<double>(job.rows));
   }
-  scalars_.set_count(place_of(ir::StepInput::rank_rows), job.global.rows);
-  scalars_.set_count(place_of(ir::StepInput::all_rows), job.global.all);
-  set(ir::StepInput::mean_share,
-      static_cast<double>(job.global.rows) / static_cast<double>(job.global.all));
-  set(ir::StepInput::sum_share, job.global.rows == 0 ? 0 : 1);
+  if (job.rank != ir::kNone) {
+    scalars_.set_count(place_of(ir::StepInput::rank), job.rank);
+    scalars_.set_count(place_of(ir::StepInput::rank_rows), job.global.rows);
+    scalars_.set_count(place_of(ir::StepInput::all_rows), job.global.all);
+    set(ir::StepInput::mean_share,
+        static_cast<double>(job.global.rows) / static_cast<double>(job.global.all));
+    set(ir::StepInput::sum_share, job.global.rows == 0 ? 0 : 1);
+  }
   if (runs_gradient(job.run)) set(ir::StepInput::accumulates, job.accumulates ? 1 : 0);
   scalars_.send(job.graph->step_inputs, *job.graph->program->executable);
 }

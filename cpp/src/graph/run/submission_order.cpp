@@ -79,6 +79,7 @@ void SubmissionOrder::place_among_ranks(Job& job) const {
     const std::int64_t rows = std::max<std::int64_t>(job.rows, 1);  // without an axis of samples
     job.global = {rows * rank_of(graph_), rows, rows * ranks_of(graph_)};
   }
+  if (graph_.ranks != nullptr) job.rank = graph_.ranks->rank();
   job.first_row = job.global.before;
   job.draw = rank_of(graph_);
 }

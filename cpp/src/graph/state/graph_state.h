@@ -23,6 +23,7 @@
 namespace traingraph {
 
 class Executor;
+struct BufferParts;
 struct LinkSet;
 
 // One use of a layer.
@@ -68,6 +69,8 @@ struct GraphState {
   int micro_batches = 1;                             // executions that make one step
   std::shared_ptr<distributed::Ranks> ranks;         // that train together; null: one alone
   distributed::Options distributed;                  // how they do
+  std::shared_ptr<const BufferParts> buffer_parts;   // of the optimizer; null: each has the whole
+  bool is_attended = false;  // rank 0 is alone, and the others wait for its calls (attendance.h)
   std::shared_ptr<LoadedStep> resumed = std::make_shared<LoadedStep>();
   std::shared_ptr<KeptFitPlace> fit_place = std::make_shared<KeptFitPlace>();
   CompilationOptions options = CompilationOptions::kNone;

@@ -24,15 +24,20 @@ void upload(const ParameterState& state, const TensorData& data, std::byte* buff
   upload(*state.backend, state.type(), data.on_host().bytes, state.layout, buffer);
 }
 
+std::shared_ptr<std::byte> allocated_slot(const ParameterState& state) {
+  return state.backend->allocate(ir::storage_bytes(state.slot_type(), state.slot_layout()));
+}
+
 // Gives a parameter on another device the optimizer's buffers it had on this one.
 void move_slots(const ParameterState& from, ParameterState& to) {
+  to.parts = from.parts;
   for (const auto& [name, old] : from.slots) {
-    const std::shared_ptr<std::byte> buffer = to.backend->allocate(to.bytes());
+    const std::shared_ptr<std::byte> buffer = allocated_slot(to);
     if (old != nullptr && buffer != nullptr) {
       from.stream->run([&] {
-        std::vector<std::byte> plain(ir::storage_bytes(from.type(), {}));
-        download(*from.backend, from.type(), from.layout, old.get(), plain.data());
-        upload(*to.backend, to.type(), plain.data(), to.layout, buffer.get());
+        std::vector<std::byte> plain(ir::storage_bytes(from.slot_type(), {}));
+        download(*from.backend, from.slot_type(), from.slot_layout(), old.get(), plain.data());
+        upload(*to.backend, to.slot_type(), plain.data(), to.slot_layout(), buffer.get());
       });
     }
     to.slots.emplace_back(name, buffer);
@@ -58,6 +63,25 @@ void ParameterPlace::replace(std::unique_ptr<ParameterState> next) {
   before->slots.clear();
   ++before->version;
   ++moves();
+}
+
+std::int64_t BufferParts::elements(const Shape& whole) const {
+  const auto parts = static_cast<std::int64_t>(count);
+  return (element_count(whole) + parts - 1) / parts;
+}
+
+std::vector<std::byte> BufferParts::cut(const ir::Type& type, const std::byte* whole) const {
+  const ir::Type part{type.data_type, {elements(type.shape)}, false};
+  std::vector<std::byte> bytes(ir::storage_bytes(part, {}));
+  const std::size_t all = ir::storage_bytes(type, {});
+  const std::size_t first = std::min(own * bytes.size(), all);
+  std::copy_n(whole + first, std::min(bytes.size(), all - first), bytes.data());
+  return bytes;
+}
+
+ir::Type ParameterState::slot_type() const {
+  if (parts == nullptr) return type();
+  return {data_type, {parts->elements(shape)}, false};
 }
 
 TensorData ParameterState::view(const std::string& label) const {
@@ -121,7 +145,7 @@ void upload_if_newer(Tensor& tensor) {
 void change_layout(ParameterState& state, const ir::Layout& layout) {
   if (state.layout == layout) return;
   const std::size_t bytes = ir::storage_bytes(state.type(), layout);
-  auto converted = [&](const std::shared_ptr<std::byte>& old) {
+  const auto converted = [&](const std::shared_ptr<std::byte>& old) {
     std::shared_ptr<std::byte> buffer = state.backend->allocate(bytes);
     if (buffer != nullptr && old != nullptr) {
       convert(*state.backend, state.type(), state.layout, old.get(), layout, buffer.get());
@@ -129,8 +153,38 @@ void change_layout(ParameterState& state, const ir::Layout& layout) {
     return buffer;
   };
   state.master = converted(state.master);
-  for (auto& [name, buffer] : state.slots) buffer = converted(buffer);
+  for (auto& [name, buffer] : state.slots) {
+    if (state.parts == nullptr) buffer = converted(buffer);
+  }
   state.layout = layout;
+  ++state.version;
+  ++moves();
+}
+
+void share_slots(Tensor& tensor, std::shared_ptr<const BufferParts> parts) {
+  ParameterState& state = *tensor.state().parameter;
+  if (state.parts != nullptr) {
+    if (parts != nullptr && parts->own == state.parts->own && parts->count == state.parts->count) {
+      return;
+    }
+    throw InvalidArgument(
+        "[compile] expected shard_optimizer over the same ranks for tensor '" + tensor.label() +
+        "', of whose optimizer buffers this rank has a part, but got " +
+        (parts == nullptr ? "none" : "others") +
+        "; save a checkpoint, and load it in a graph of other tensors");
+  }
+  if (parts == nullptr) return;
+  std::vector<std::byte> whole(ir::storage_bytes(state.type(), {}));
+  const auto before = std::exchange(state.slots, {});
+  const ir::Layout layout = state.layout;
+  state.parts = std::move(parts);
+  for (const auto& [name, buffer] : before) {
+    std::byte* const part = slot_buffer(tensor, name);
+    if (part == nullptr || buffer == nullptr) continue;
+    download(*state.backend, state.type(), layout, buffer.get(), whole.data());
+    upload(*state.backend, state.slot_type(), state.parts->cut(state.type(), whole.data()).data(),
+           {}, part);
+  }
   ++state.version;
   ++moves();
 }
@@ -141,7 +195,7 @@ std::byte* slot_buffer(Tensor& tensor, const std::string& name) {
   for (auto& [slot, buffer] : state.slots) {
     if (slot == name) return buffer.get();
   }
-  std::shared_ptr<std::byte> buffer = state.backend->allocate(state.bytes());
+  std::shared_ptr<std::byte> buffer = allocated_slot(state);
   state.slots.emplace_back(name, buffer);
   return buffer.get();
 }
@@ -173,9 +227,18 @@ void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names
   t.parameter->optimizer_slots = names;
   for (std::size_t i = 0; i < names.size(); ++i) {
     std::byte* buffer = slot_buffer(tensor, names[i]);
-    if (buffer != nullptr) upload(*t.parameter, t.optimizer_data[i], buffer);
+    if (buffer == nullptr) continue;
+    const BufferParts* const parts = t.parameter->parts.get();
+    if (parts == nullptr) {
+      upload(*t.parameter, t.optimizer_data[i], buffer);
+      continue;
+    }
+    const auto* const whole = static_cast<const std::byte*>(t.optimizer_data[i].bytes);
+    upload(*t.parameter->backend, t.parameter->slot_type(),
+           parts->cut(t.parameter->type(), whole).data(), {}, buffer);
   }
   t.optimizer_data_is_newer = false;
+  if (t.parameter->parts != nullptr) t.optimizer_data.clear();  // of which a part is enough
 }
 
 bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names) {
@@ -192,10 +255,13 @@ std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
   TensorState& t = tensor.state();
   const TensorDescriptor& d = t.descriptor;
   std::vector<TensorData> result;
+  std::vector<std::vector<std::byte>> own;  // parts
   const auto copy = [&](const ParameterState* parameter) {
     const std::lock_guard lock(t.host);
     check_optimizer_data(tensor, names);
     for (std::size_t i = 0; i < names.size(); ++i) {
+      const BufferParts* const parts = parameter == nullptr ? nullptr : parameter->parts.get();
+      if (parts != nullptr) own.emplace_back(ir::storage_bytes(parameter->slot_type(), {}));
       if (t.optimizer_data_is_newer) {
         const TensorData& set = t.optimizer_data[i];
         result.push_back(TensorData::copy_of(set.bytes, set.length, d.data_type, d.shape));
@@ -203,18 +269,27 @@ std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
       }
       result.push_back(TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
       if (parameter == nullptr) continue;
+      void* const to = parts == nullptr ? result.back().bytes : own.back().data();
       for (const auto& [name, buffer] : parameter->slots) {
         if (name != names[i] || buffer == nullptr) continue;
-        download(*parameter->backend, parameter->type(), parameter->layout, buffer.get(),
-                 result.back().bytes);
+        download(*parameter->backend, parameter->slot_type(), parameter->slot_layout(),
+                 buffer.get(), to);
       }
     }
   };
   if (t.parameter == nullptr) {
     copy(nullptr);
-  } else {
-    t.parameter->stream->run([&] { copy(t.parameter.get()); });
+    return result;
   }
+  t.parameter->stream->run([&] {
+    copy(t.parameter.get());
+    // By all processes, whatever was set here.
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const std::vector<std::byte> all = t.parameter->parts->gather(own[i]);
+      if (t.optimizer_data_is_newer) continue;
+      std::copy_n(all.data(), result[i].length, static_cast<std::byte*>(result[i].bytes));
+    }
+  });
   return result;
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,8 +24,21 @@ namespace traingraph {
 
 class Stream;
 
+// Optimizer buffers that several processes share: each holds an equal part of a buffer's elements in
+// row-major order, and zeros behind the end of the last ones.
+struct BufferParts {
+  std::size_t own = 0;
+  std::size_t count = 1;
+  // The parts of all processes behind each other; each calls it, for one buffer after another.
+  std::function<std::vector<std::byte>(std::span<const std::byte>)> gather;
+
+  std::int64_t elements(const Shape& whole) const;  // of each part
+  // This process's part of dense bytes of a parameter.
+  std::vector<std::byte> cut(const ir::Type& type, const std::byte* whole) const;
+};
+
 // One parameter on one device: the master buffer with one layout, shared by every graph over the
-// tensor, and the optimizer's buffers in the same layout. All but `version` belongs to whoever
+// tensor, and the optimizer's buffers in the same layout, or parts of them. All but `version` belongs to whoever
 // holds the stream.
 struct ParameterState {
   const Backend* backend = nullptr;
@@ -33,6 +47,7 @@ struct ParameterState {
   ir::Layout layout;
   std::shared_ptr<std::byte> master;
   std::vector<std::pair<std::string, std::shared_ptr<std::byte>>> slots;
+  std::shared_ptr<const BufferParts> parts;  // of the slots; null: they are whole
   // Names of the buffers that the newest training program uses, in its optimizer's order.
   std::vector<std::string> optimizer_slots;
   // Counts what makes compiled programs stale: another layout or other buffers.
@@ -43,6 +58,9 @@ struct ParameterState {
 
   ir::Type type() const { return {data_type, shape, false}; }
   std::size_t bytes() const { return ir::storage_bytes(type(), layout); }
+  // Of what the slots hold.
+  ir::Type slot_type() const;
+  ir::Layout slot_layout() const { return parts == nullptr ? layout : ir::Layout(); }
   // The master where it lies. Raises Unsupported, naming the tensor, when it is not row-major.
   TensorData view(const std::string& label) const;
 };
@@ -72,7 +90,10 @@ ParameterState& place_parameter(Tensor& tensor, const Backend& backend, const Sh
 void upload_if_newer(Tensor& tensor);
 // Converts master and slots.
 void change_layout(ParameterState& state, const ir::Layout& layout);
-// A buffer of this name in the master's layout, zeroed when it is made.
+// Lets processes share the optimizer's buffers from here on; null: each holds the whole. Raises
+// InvalidArgument where a part is there and the whole is asked for.
+void share_slots(Tensor& tensor, std::shared_ptr<const BufferParts> parts);
+// A buffer of this name, zeroed when it is made.
 std::byte* slot_buffer(Tensor& tensor, const std::string& name);
 // Raises InvalidArgument unless as many buffers were set as there are names.
 void check_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
@@ -81,7 +102,7 @@ void upload_optimizer_data(Tensor& tensor, const std::vector<std::string>& names
 // Whether such buffers were made or set; else they are zeros that nobody holds.
 bool has_optimizer_data(const Tensor& tensor, const std::vector<std::string>& names);
 // Copies of the buffers of these names: what was set and not yet sent, else the device's values,
-// else zeros.
+// else zeros. Of buffers in parts the whole, by calls of all processes.
 std::vector<TensorData> copy_optimizer_data(const Tensor& tensor,
                                             const std::vector<std::string>& names);
 
