@@ -17,9 +17,7 @@ def abandon_on_errors(ranks: Communicator) -> None:
         return
     before = sys.excepthook
 
-    def hook(
-        kind: type[BaseException], error: BaseException, trace: TracebackType | None
-    ) -> None:
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         # Shown first: a launcher may kill this process as soon as others end.
         try:
             before(kind, error, trace)
@@ -36,4 +34,4 @@ def handle_of(communicator: object) -> int:
     if mpi is None or not isinstance(communicator, mpi.Comm):
         kind = type(communicator).__name__
         raise TypeError(f"[from_mpi] expected a communicator of mpi4py but got {kind}")
-    return int(mpi._handleof(communicator))
+    return int(mpi._handleof(communicator)) & (2**64 - 1)  # MPICH has negative ones

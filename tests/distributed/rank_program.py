@@ -38,7 +38,13 @@ def blocks(net: str) -> list[Any]:
         "lenet": [
             *(nn.conv2d(4, 5, bias=False), nn.batch_norm(), "relu", nn.max_pool(2)),
             *(nn.conv2d(8, 3, bias=False), nn.batch_norm(), "relu", nn.flatten()),
-            *(nn.dense(16, bias=False), nn.batch_norm(), "tanh", nn.dropout(0.3), nn.dense(CLASSES)),
+            *(
+                nn.dense(16, bias=False),
+                nn.batch_norm(),
+                "tanh",
+                nn.dropout(0.3),
+                nn.dense(CLASSES),
+            ),
         ],
         # Above the size that travels as a whole, and several buckets.
         "wide": [nn.dense(1500), "relu", nn.dense(1500), "relu", nn.dense(CLASSES)],
@@ -109,7 +115,9 @@ def steps(options: Options, world: Any) -> Options:
         part = slice(first, first + rows)
         loss = model.execute(inputs_data={"x": x[part]}, loss_labels_data={"y": y[part]}).result
         losses.append(float(np.asarray(loss).item()))
-    return {"losses": losses, "digest": digest(model)}
+    buffers = ("momentum", "first_moment", "second_moment")
+    kept = [e.bytes for e in model.memory_plan().entries if e.name.endswith(buffers)]
+    return {"losses": losses, "digest": digest(model), "buffer_bytes": sum(kept)}
 
 
 def launches(options: Options, world: Any) -> Options:
@@ -130,8 +138,12 @@ def launches(options: Options, world: Any) -> Options:
 
 
 def gradients(options: Options, world: Any) -> Options:
-    """Of parameters after separate calls: those of all ranks."""
-    rows = ROWS // world.size
+    """Of parameters after separate calls: those of all ranks.
+
+    `part` of one rank: which of how many ranks it stands for.
+    """
+    place, count = options.get("part", (world.rank, world.size))
+    rows = ROWS // count
     graph = traingraph.MLCGraph()
     declared = {
         "x": traingraph.MLCTensor(shape=[rows, *shape_of(options)]),
@@ -144,10 +156,14 @@ def gradients(options: Options, world: Any) -> Options:
         loss_layer=traingraph.MLCLossLayer.mean_squared_error(reduction_type=options["reduction"]),
     )
     training.add_inputs({"x": declared["x"]}, loss_labels={"y": declared["y"]})
-    synchronized = options.get("synchronized", False)
-    training.compile(device="cpu", distributed=world, synchronized_batch_norm=synchronized)
+    training.compile(
+        device="cpu",
+        distributed=world,
+        synchronized_batch_norm=options.get("synchronized", False),
+        gradient_exchange=options.get("exchange"),
+    )
     random = np.random.default_rng(5)
-    part = slice(world.rank * rows, (world.rank + 1) * rows)
+    part = slice(place * rows, (place + 1) * rows)
     data = {
         name: random.standard_normal((ROWS, *tensor.descriptor.shape[1:])).astype(np.float32)[part]
         for name, tensor in declared.items()
@@ -163,6 +179,54 @@ def gradients(options: Options, world: Any) -> Options:
             if (parameter := getattr(layer, name, None)) is not None
         ]
     }
+
+
+def resumes(options: Options, world: Any) -> Options:
+    """Of a fit of many epochs those up to `epochs`, from the file that fewer or more have left."""
+    model = network(options, world)
+    x, y = samples(options, 3 * ROWS + 5)
+    saved = []
+
+    def asks(epoch: Any) -> bool:
+        # By rank 0 alone.
+        model.save(options["file"] + ".asked")
+        saved.append(len(model.state()))
+        return True
+
+    epochs = model.fit(
+        x,
+        labels=y,
+        epochs=options["epochs"],
+        callbacks=[
+            traingraph.EarlyStopping(patience=100, restores_best=False),
+            traingraph.Checkpoint(path=options["file"], every_steps=3),
+        ],
+        resume=options["file"],
+        on_epoch=asks,
+    )
+    model.save(options["file"] + ".all")
+    error = ""
+    try:
+        model.save(options["file"] + ".no/folder")
+    except OSError as failed:
+        error = str(failed)
+    return {
+        "losses": [epoch.loss for epoch in epochs],
+        "saved": saved,
+        "error": error,
+        "same": digest_of(options["file"] + ".all") == digest_of(options["file"] + ".asked"),
+    }
+
+
+def digest_of(path: str) -> str:
+    """Of what a file holds of a training, whichever rank counts its passes."""
+    from safetensors.numpy import load_file
+
+    whole = hashlib.sha256()
+    for name, values in sorted(load_file(path).items()):
+        if not name.startswith("fit."):
+            whole.update(name.encode() + values.tobytes())
+    return whole.hexdigest()
 
 
 class Batches:
@@ -214,15 +278,36 @@ def fit(options: Options, world: Any) -> Options:
     }
 
 
+def stops(own: Options, model: Any) -> None:
+    """Calls between steps that one rank, or all of them, cannot make."""
+    x, y = samples(own, 3 * ROWS + 5 if own["calls"] == "resume" else ROWS)
+    y[-1] = own.get("label", 0)  # a row of the last rank
+    if own["calls"] == "evaluate":
+        model.evaluate(x, labels=y)
+    elif own["calls"] == "checkpoint":
+        model.fit(x, labels=y, callbacks=[traingraph.Checkpoint(path=own["file"])])
+    elif own["calls"] == "resume":
+        model.fit(x, labels=y, epochs=9, resume=own["file"])
+    elif own["calls"] == "state":
+        model.execute(inputs_data={"x": x[:4]}, loss_labels_data={"y": y[:4]})
+        model.state()
+
+
 def fails(options: Options, world: Any) -> Options:
     """What ends the training of ranks of which one is otherwise than the others."""
     own = {**options, **options.get("of_last", {})} if world.rank == world.size - 1 else options
     begun = time.monotonic()
     try:
         model = network(own, world)
+        model.micro_batches = own.get("micro_batches", 1)
+        if "calls" in own:
+            stops(own, model)
+            return {}
         x, y = samples(own, ROWS)
         rows = own.get("rows", ROWS // world.size)
         for step in range(1000):
+            if step == own.get("raises_at"):
+                raise RuntimeError("of the program")
             if step == own.get("ends_at"):
                 os._exit(3)
             if step == own.get("sleeps_at"):
@@ -234,19 +319,34 @@ def fails(options: Options, world: Any) -> Options:
             )
     except traingraph.Error as error:
         seconds = time.monotonic() - begun
+        time.sleep(own.get("waits", 0))  # so that the end of this process tells nobody
         return {"error": type(error).__name__, "text": str(error), "seconds": seconds}
     return {}
 
 
+def part_of_world(colors: int) -> Any:
+    """This rank's group of so many, by mpi4py; of none a mistake."""
+    from mpi4py import MPI
+
+    if colors == 0:
+        return traingraph.distributed.from_mpi("world")
+    world = MPI.COMM_WORLD
+    return traingraph.distributed.from_mpi(world.Split(world.rank % colors, world.rank))
+
+
 def main() -> None:
     options = json.loads(sys.argv[2])
-    world = traingraph.distributed.world()
+    if "colors" in options:
+        world = part_of_world(options["colors"])
+    else:
+        world = traingraph.distributed.world()
     result = {"rank": world.rank, "size": world.size, "engine": world.engine}
     result.update(
         {
             "steps": steps,
             "gradients": gradients,
             "launches": launches,
+            "resumes": resumes,
             "fit": fit,
             "fails": fails,
         }[sys.argv[1]](options, world)

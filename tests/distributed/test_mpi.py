@@ -61,13 +61,48 @@ def test_fit_over_mpi():
         assert np.allclose(result["losses"], alone["losses"], rtol=1e-9, atol=0)
 
 
-def test_all_end_where_a_rank_is_killed():
+@pytest.mark.parametrize("count", [2, 4])
+def test_all_end_where_a_rank_is_killed(count):
     begun = time.monotonic()
-    done = run("fails", 2, {"net": "mlp", "of_last": {"ends_at": 5}})
-    assert time.monotonic() - begun < 60
+    done = run("fails", count, {"net": "mlp", "of_last": {"ends_at": 5}})
+    assert time.monotonic() - begun < 30
     # Open MPI names the process by job and rank; MPICH gives its status and says nothing.
     assert done.returncode == 3
-    assert re.search(r"@\d+,1\]", done.stdout + done.stderr) or not done.stderr
+    named = re.search(rf"@\d+,{count - 1}\]", done.stdout + done.stderr)
+    assert named or not done.stderr
+
+
+def test_all_end_where_a_rank_raises():
+    """Its traceback is shown, and nobody waits for the limit."""
+    begun = time.monotonic()
+    done = run("fails", 2, {"net": "mlp", "of_last": {"raises_at": 5}})
+    assert time.monotonic() - begun < 20
+    assert "RuntimeError: of the program" in done.stderr
+    assert done.returncode != 0
+
+
+def test_shards_and_synchronized_statistics_over_mpi():
+    options = {"net": "lenet", "synchronized": True, "shard": True, "steps": 5}
+    over_mpi = ranks("steps", 4, **options)
+    over_sockets = launch.ranks("steps", 4, **options)
+    assert {result["digest"] for result in over_mpi + over_sockets} == {over_mpi[0]["digest"]}
+
+
+@pytest.mark.parametrize("colors", [1, 2])
+def test_communicators_of_mpi4py(colors):
+    """One for all ranks, or two halves that train on their own."""
+    pytest.importorskip("mpi4py", exc_type=ImportError)
+    options = {"net": "mlp", "steps": 5}
+    results = ranks("steps", 4, colors=colors, **options)
+    assert {result["size"] for result in results} == {4 // colors}
+    expected = launch.ranks("steps", 4 // colors, **options)[0]["digest"]
+    assert {result["digest"] for result in results} == {expected}
+
+
+def test_other_communicators_are_refused():
+    pytest.importorskip("mpi4py", exc_type=ImportError)
+    done = run("steps", 1, {"net": "mlp", "colors": 0})
+    assert "expected a communicator of mpi4py but got str" in done.stderr
 
 
 def test_all_end_where_a_rank_is_silent():

@@ -4,6 +4,8 @@ import launch
 import numpy as np
 import pytest
 
+CLASSES = 5  # of the networks
+
 
 def mean_losses(results: list[launch.Result]) -> np.ndarray:
     return np.mean([result["losses"] for result in results], axis=0)
@@ -114,6 +116,7 @@ def test_all_ranks_stop_together(tmp_path):
     [
         ({"seed": 8}, "one seed on all ranks but got '7' on rank 0 and '8' on rank 1"),
         ({"batch": 4}, "one batch size on all ranks but got '12' on rank 0 and '4' on rank 1"),
+        ({"net": "wide"}, "one program on all ranks but got"),
         ({"optimizer": "sgd"}, "one optimizer on all ranks but got"),
         ({"synchronized": True}, "one synchronized_batch_norm on all ranks but got 'false'"),
         ({"net": "dropout"}, "one program on all ranks but got"),
@@ -123,6 +126,47 @@ def test_differences_are_refused(of_last, text):
     for result in launch.ranks("fails", net="mlp", of_last=of_last):
         assert result["error"] == "InvalidArgument"
         assert text in result["text"]
+
+
+def test_an_error_of_one_rank_in_evaluate_reaches_the_others():
+    """At once, though its process goes on."""
+    options = {"net": "mlp", "calls": "evaluate", "of_last": {"label": CLASSES + 1, "waits": 15}}
+    results = launch.ranks("fails", **options)
+    assert results[1]["error"] == "InvalidArgument"
+    assert "expected a class from 0 to 4" in results[1]["text"]
+    assert results[0]["error"] == "DistributedError"
+    assert "rank 1 has ended or failed" in results[0]["text"]
+    assert results[0]["seconds"] < 10
+
+
+def test_states_amid_micro_batches_are_refused(tmp_path):
+    options = {"net": "mlp", "micro_batches": 3, "batch": 4}
+    for result in launch.ranks("fails", calls="state", **options):
+        assert result["error"] == "InvalidArgument"
+        assert "execute the rest of its micro-batches" in result["text"]
+    options = {**options, "micro_batches": 2, "file": str(tmp_path / "file")}
+    for result in launch.ranks("fails", calls="checkpoint", **options):
+        assert result["error"] == "InvalidArgument"
+        assert "whole groups of 2 micro-batches but got one behind an epoch of 3" in result["text"]
+    assert not (tmp_path / "file").exists()
+
+
+def test_a_fit_goes_on_with_its_global_batch_alone(tmp_path):
+    options = {"net": "mlp", "file": str(tmp_path / "file")}
+    launch.ranks("resumes", epochs=1, **options)
+    for result in launch.ranks("fails", calls="resume", batch=6, **options):
+        assert result["error"] == "InvalidArgument"
+        assert "expected batch_size: 24, as the fit to go on with has, but got 12" in result["text"]
+
+
+def test_ranks_without_a_row():
+    """Of two samples, which four ranks train on."""
+    options = {"net": "mlp", "type": "float64", "samples": 2, "epochs": 2}
+    results = launch.ranks("fit", 4, **options)
+    assert_alike(results)
+    for result in results:
+        assert result["losses"] == results[0]["losses"]
+        assert np.isfinite(result["losses"]).all()
 
 
 def test_other_rows_are_refused():

@@ -11,16 +11,16 @@
 
 namespace traingraph::distributed {
 
-// An element of 16 bits; sums of them are those of float32, rounded once.
+// What a float may travel as.
 struct BFloat16 {
   std::uint16_t bits;
 };
 
-// Prepared for arrays of fixed counts of elements of T, float, double or BFloat16, which travel as
-// one.
+// Prepared for arrays of fixed counts of elements of T, float or double, which travel as one, each
+// element as a Sent. Sums of BFloat16 are added as float and rounded.
 // Up to kWhole bytes each rank sends all of it to all others; above, each rank is sent its part,
 // adds it and sends the sum: twice the bytes of the arrays, however many ranks there are.
-template <class T>
+template <class T, class Sent = T>
 class AllReduce {
  public:
   static constexpr std::size_t kWhole = 16384;
@@ -36,12 +36,12 @@ class AllReduce {
   struct Range {
     std::size_t first, last;
   };
-  bool is_whole() const { return elements_ * sizeof(T) <= kWhole; }
+  bool is_whole() const { return elements_ * sizeof(Sent) <= kWhole; }
   // Of the elements, the part that a rank adds.
   Range part_of(std::size_t rank) const;
   std::byte* message(std::byte* room, std::size_t rank) const { return room + rank * pitch_; }
-  T* numbers(std::byte* room, std::size_t rank) const {
-    return reinterpret_cast<T*>(message(room, rank) + sizeof(Header));
+  Sent* numbers(std::byte* room, std::size_t rank) const {
+    return reinterpret_cast<Sent*>(message(room, rank) + sizeof(Header));
   }
   // Calls f(array, element of it, element of the range, count) for what lies in the range.
   template <class F>

@@ -61,8 +61,7 @@ const char* name(StepInput input);
 constexpr bool counts(StepInput input) {
   return input == StepInput::counter || input == StepInput::own_counter ||
          input == StepInput::first_row || input == StepInput::rows ||
-         input == StepInput::rank_rows || input == StepInput::all_rows ||
-         input == StepInput::rank;
+         input == StepInput::rank_rows || input == StepInput::all_rows || input == StepInput::rank;
 }
 
 struct Value {

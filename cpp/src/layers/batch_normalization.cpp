@@ -21,11 +21,10 @@ constexpr const char* kBatchNorm = "BatchNormalization";
 ValueId mean_over_ranks(Lowering& lowering, ValueId own) {
   if (lowering.batch_norm_ranks == ir::kNone) return own;
   const ValueId share = lowering.step(ir::StepInput::mean_share);
-  return ops::apply1(lowering.graph, ir::Op::all_reduce,
-                     ir::AllReduceAttributes{lowering.batch_norm_ranks},
-                     {lowering.step(ir::StepInput::rank_rows),
-                      lowering.step(ir::StepInput::all_rows),
-                      ops::binary(lowering.graph, ir::Scalar::multiply, own, share)});
+  return ops::apply1(
+      lowering.graph, ir::Op::all_reduce, ir::AllReduceAttributes{lowering.batch_norm_ranks},
+      {lowering.step(ir::StepInput::rank_rows), lowering.step(ir::StepInput::all_rows),
+       ops::binary(lowering.graph, ir::Scalar::multiply, own, share)});
 }
 
 // Where the backend's kernels would count other rows, all of the program's or a rank's alone: the

@@ -14,11 +14,11 @@ std::vector<ir::Type> infer(const Inference& in) {
   std::vector<ir::Type> results;
   for (std::size_t i = kNumbers; i < in.inputs.size(); ++i) {
     const ir::Type& type = in.type(i);
-    const bool is_summed = type.data_type == DataType::kFloat32 ||
-                           type.data_type == DataType::kFloat64 ||
-                           type.data_type == DataType::kBFloat16;
+    const bool is_summed =
+        type.data_type == DataType::kFloat32 ||
+        (type.data_type == DataType::kFloat64 && !in.get<ir::AllReduceAttributes>().in_bfloat16);
     if (!is_summed || type.data_type != in.type(kNumbers).data_type || type.batched) {
-      in.fail("expected arrays without a batch, all of float32, float64 or bfloat16, but got " +
+      in.fail("expected arrays without a batch, all float32 or all float64, but got " +
               to_string(type));
     }
     results.push_back(type);

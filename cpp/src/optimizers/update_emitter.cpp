@@ -120,7 +120,7 @@ struct UpdateWriter {
 
   static ValueId write(ir::Graph& graph, const Optimizer& optimizer, const UpdateTarget& target,
                        ValueId learning_rate, ValueId corrected_rate, ValueId shared_scale,
-                    ValueId counts) {
+                       ValueId counts) {
     const OptimizerDescriptor& d = optimizer.descriptor();
     const std::vector<std::string> slots = optimizer.slots();
     ValueId scale = shared_scale;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kNumbers = 2;  // before the arrays
 
-template <class T>
+template <class T, class Sent = T>
 class AllReduceKernel final : public Kernel {
  public:
   AllReduceKernel(const ir::Graph& graph, const ir::Node& node)
@@ -44,7 +44,7 @@ class AllReduceKernel final : public Kernel {
 
   ir::Node node_;
   std::size_t workspace_;
-  distributed::AllReduce<T> sum_;
+  distributed::AllReduce<T, Sent> sum_;
   std::vector<const T*> arrays_;
   std::vector<T*> sums_;
 };
@@ -59,10 +59,11 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
-  const DataType type = graph.type(node.outputs[0]).data_type;
-  if (type == DataType::kFloat64) return std::make_unique<AllReduceKernel<double>>(graph, node);
-  if (type == DataType::kBFloat16) {
-    return std::make_unique<AllReduceKernel<distributed::BFloat16>>(graph, node);
+  if (std::get<ir::AllReduceAttributes>(node.attributes).in_bfloat16) {
+    return std::make_unique<AllReduceKernel<float, distributed::BFloat16>>(graph, node);
+  }
+  if (graph.type(node.outputs[0]).data_type == DataType::kFloat64) {
+    return std::make_unique<AllReduceKernel<double>>(graph, node);
   }
   return std::make_unique<AllReduceKernel<float>>(graph, node);
 }

@@ -133,6 +133,9 @@ class Fit {
     for (const FitCallbackPtr& callback : arguments_.callbacks) {
       if (const Checkpoint* const file = checkpoint_of(*callback)) checkpoints_.push_back(file);
     }
+    for (const Checkpoint* file : checkpoints_) {
+      check_whole_steps(state_, *file, progress_.all_steps);
+    }
     place_.epoch = arguments_.first_epoch;
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
     check_files(arguments_, goes_on);

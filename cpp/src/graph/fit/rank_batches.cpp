@@ -69,6 +69,18 @@ const Checkpoint* checkpoint_of(const FitCallback& callback) {
   return dynamic_cast<const Checkpoint*>(elsewhere != nullptr ? &elsewhere->there() : &callback);
 }
 
+void check_whole_steps(const GraphState& state, const Checkpoint& file, std::int64_t epoch) {
+  if (state.ranks == nullptr) return;
+  for (const std::int64_t steps : {epoch, file.every_steps()}) {
+    if (steps % state.micro_batches == 0) continue;
+    throw InvalidArgument("[fit] expected a Checkpoint over several ranks behind whole groups of " +
+                          std::to_string(state.micro_batches) + " micro-batches but got one " +
+                          (steps == epoch ? "behind an epoch of " : "every ") +
+                          std::to_string(steps) +
+                          "; choose a batch size or every_steps that fit");
+  }
+}
+
 void by_first_rank(const TrainingGraph& graph, GraphState& state,
                    const std::function<void()>& work) {
   if (state.buffer_parts == nullptr) return work();

@@ -28,6 +28,9 @@ FitArguments arguments_of_rank(const GraphState& state, const FitArguments& argu
 
 // The file that a callback is, here or on rank 0; null of others.
 const Checkpoint* checkpoint_of(const FitCallback& callback);
+// Raises InvalidArgument where a file would be written amid the micro-batches of a step, of which
+// each rank has a sum of its own. `epoch`: steps of one; 0: nobody knows.
+void check_whole_steps(const GraphState& state, const Checkpoint& file, std::int64_t epoch);
 // What rank 0 does alone, and callbacks that are asked elsewhere do not: where ranks have parts of
 // the optimizer's buffers, the others attend.
 void by_first_rank(const TrainingGraph& graph, GraphState& state,

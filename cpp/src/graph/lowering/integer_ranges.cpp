@@ -43,8 +43,7 @@ void for_each_range(const ir::Graph& graph, const F& f) {
 void restrict_to(LoweredGraph& lowered, IntegerRange range, ValueId integers) {
   const ir::Graph& graph = lowered.lowering.graph;
   const ir::Value& value = graph.value(behind_reshapes(graph, integers));
-  const bool is_array =
-      value.source == ir::Source::bound || value.source == ir::Source::parameter;
+  const bool is_array = value.source == ir::Source::bound || value.source == ir::Source::parameter;
   if (is_floating_point(value.type.data_type) || !is_array) return;
   const auto slot = static_cast<std::size_t>(value.slot);
   IntegerRange& known =

@@ -54,11 +54,11 @@ ValueId whole_of_part(const GraphState& state, Lowering& lowering, ValueId part,
   const ValueId is_own =
       ops::apply1(graph, ir::Op::compare, ir::CompareAttributes{ir::Comparison::equal},
                   {places, lowering.step(ir::StepInput::rank)});
+  const ValueId one = ops::filled(graph, {type.data_type, {1, 1}, false}, 1);
+  const ValueId own = ops::apply1(graph, ir::Op::select, ir::SelectAttributes{}, {is_own, one});
   // What is added to -0 keeps its bits; 0 would take the sign of another -0.
-  const ValueId nothing = ops::filled(graph, {type.data_type, {1, 1}, false}, -0.0);
-  const ValueId beside =
-      ops::apply1(graph, ir::Op::select, ir::SelectAttributes{},
-                  {is_own, ops::reshape(graph, part, {1, each}), nothing});
+  const ValueId beside = ops::binary(graph, ir::Scalar::where_nonzero,
+                                     ops::reshape(graph, part, {1, each}), own, -0.0);
   ValueId flat = ops::reshape(graph, beside, {count * each});
   if (count * each != type.elements()) {
     flat = ops::apply1(graph, ir::Op::slice, ir::SliceAttributes{0, 0, type.elements()}, {flat});

@@ -74,7 +74,8 @@ std::vector<ValueId> written_by_rank(const Lowering& lowering) {
 }
 
 std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering,
-                                     const std::vector<ValueId>& values, ir::Phase exchanges_in) {
+                                     const std::vector<ValueId>& values, ir::Phase exchanges_in,
+                                     bool in_bfloat16) {
   ir::Graph& graph = lowering.graph;
   graph.phase = exchanges_in;
   graph.layer = ir::kNone;
@@ -86,8 +87,9 @@ std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering
   std::size_t bytes = 0;
   const auto close = [&] {
     if (bucket.empty()) return;
-    const ir::NodeId node = ops::apply(graph, ir::Op::all_reduce,
-                                       ir::AllReduceAttributes{state.ranks->number()}, inputs);
+    const ir::NodeId node =
+        ops::apply(graph, ir::Op::all_reduce,
+                   ir::AllReduceAttributes{state.ranks->number(), in_bfloat16}, inputs);
     for (std::size_t k = 0; k < bucket.size(); ++k) sums[bucket[k]] = graph.node(node).outputs[k];
     move_up(graph, node);
     inputs = numbers;

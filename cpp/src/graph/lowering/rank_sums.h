@@ -16,9 +16,10 @@ ir::ValueId share_of_rank(const GraphState& state, Lowering& lowering, ir::Value
 std::vector<ir::ValueId> written_by_rank(const Lowering& lowering);
 
 // Sums of these values over all ranks, in their order: gradients travel in buckets, in the order in
-// which they become ready. `exchanges_in`: the phase that runs once in a step.
+// which they become ready. `exchanges_in`: the phase that runs once in a step. `in_bfloat16`: how
+// float32 travels.
 std::vector<ir::ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering,
                                          const std::vector<ir::ValueId>& values,
-                                         ir::Phase exchanges_in);
+                                         ir::Phase exchanges_in, bool in_bfloat16 = false);
 
 }  // namespace traingraph

@@ -264,32 +264,25 @@ class TrainingWriter {
   void add_over_ranks() {
     std::vector<const Tensor*> tensors;
     std::vector<ValueId> values;
-    // Once in a step of micro-batches.
-    const ir::Phase phase = state_.micro_batches > 1 ? ir::Phase::update : ir::Phase::gradient;
-    graph().phase = phase;
     for (const Wanted& wanted : wanted_) {
       const auto gradient = out_.gradients.find(wanted.tensor.get());
       if (!wanted.updated || gradient == out_.gradients.end()) continue;
       tensors.push_back(gradient->first);
-      values.push_back(as_exchanged(gradient->second));
+      values.push_back(gradient->second);
     }
-    const std::vector<ValueId> sums = sums_over_ranks(state_, out_.lowering, values, phase);
-    for (std::size_t k = 0; k < tensors.size(); ++k) {
-      ValueId& gradient = out_.gradients[tensors[k]];
-      const ValueId sum = ops::cast(graph(), sums[k], graph().type(gradient).data_type);
-      graph().value(sum).keep = graph().value(gradient).keep;
-      gradient = sum;
-    }
-  }
-
-  // Of 16 bits where half the bytes are to travel.
-  ValueId as_exchanged(ValueId gradient) {
-    if (!state_.distributed.gradient_exchange) return gradient;
-    if (graph().type(gradient).data_type == DataType::kFloat64) {
+    const bool in_bfloat16 = state_.distributed.gradient_exchange.has_value();
+    if (in_bfloat16 && out_.lowering.data_type == DataType::kFloat64) {
       throw InvalidArgument(
           "[compile] expected float32 tensors for a gradient_exchange of bfloat16 but got float64");
     }
-    return ops::cast(graph(), gradient, *state_.distributed.gradient_exchange);
+    // Once in a step of micro-batches.
+    const ir::Phase phase = state_.micro_batches > 1 ? ir::Phase::update : ir::Phase::gradient;
+    const std::vector<ValueId> sums =
+        sums_over_ranks(state_, out_.lowering, values, phase, in_bfloat16);
+    for (std::size_t k = 0; k < tensors.size(); ++k) {
+      graph().value(sums[k]).keep = graph().value(values[k]).keep;
+      out_.gradients[tensors[k]] = sums[k];
+    }
   }
 
   void update() {
@@ -313,10 +306,9 @@ class TrainingWriter {
       counts = scaling_->all_finite(gradients);
       scaling_->update(counts);
     }
-    const std::vector<ValueId> updated =
-        emit_updates(graph(), *state_.optimizer, targets,
-                     out_.lowering.step(ir::StepInput::learning_rate),
-                     out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
+    const std::vector<ValueId> updated = emit_updates(
+        graph(), *state_.optimizer, targets, out_.lowering.step(ir::StepInput::learning_rate),
+        out_.lowering.step(ir::StepInput::corrected_learning_rate), counts);
     if (state_.buffer_parts != nullptr) join(targets, updated);
   }
 

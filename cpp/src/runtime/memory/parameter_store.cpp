@@ -167,11 +167,11 @@ void share_slots(Tensor& tensor, std::shared_ptr<const BufferParts> parts) {
     if (parts != nullptr && parts->own == state.parts->own && parts->count == state.parts->count) {
       return;
     }
-    throw InvalidArgument(
-        "[compile] expected shard_optimizer over the same ranks for tensor '" + tensor.label() +
-        "', of whose optimizer buffers this rank has a part, but got " +
-        (parts == nullptr ? "none" : "others") +
-        "; save a checkpoint, and load it in a graph of other tensors");
+    throw InvalidArgument("[compile] expected shard_optimizer over the same ranks for tensor '" +
+                          tensor.label() +
+                          "', of whose optimizer buffers this rank has a part, but got " +
+                          (parts == nullptr ? "none" : "others") +
+                          "; save a checkpoint, and load it in a graph of other tensors");
   }
   if (parts == nullptr) return;
   std::vector<std::byte> whole(ir::storage_bytes(state.type(), {}));

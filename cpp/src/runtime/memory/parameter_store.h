@@ -24,8 +24,8 @@ namespace traingraph {
 
 class Stream;
 
-// Optimizer buffers that several processes share: each holds an equal part of a buffer's elements in
-// row-major order, and zeros behind the end of the last ones.
+// Optimizer buffers that several processes share: each holds an equal part of a buffer's elements
+// in row-major order, and zeros behind the end of the last ones.
 struct BufferParts {
   std::size_t own = 0;
   std::size_t count = 1;
@@ -38,8 +38,8 @@ struct BufferParts {
 };
 
 // One parameter on one device: the master buffer with one layout, shared by every graph over the
-// tensor, and the optimizer's buffers in the same layout, or parts of them. All but `version` belongs to whoever
-// holds the stream.
+// tensor, and the optimizer's buffers in the same layout, or parts of them. All but `version`
+// belongs to whoever holds the stream.
 struct ParameterState {
   const Backend* backend = nullptr;
   DataType data_type = DataType::kFloat32;
