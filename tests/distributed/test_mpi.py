@@ -66,8 +66,9 @@ def test_all_end_where_a_rank_is_killed(count):
     begun = time.monotonic()
     done = run("fails", count, {"net": "mlp", "of_last": {"ends_at": 5}})
     assert time.monotonic() - begun < 30
-    # Open MPI names the process by job and rank; MPICH gives its status and says nothing.
-    assert done.returncode == 3
+    # Open MPI names the process by job and rank. MPICH says nothing, and gives the status of that
+    # rank or of one that it has killed.
+    assert done.returncode in (3, 9)
     named = re.search(rf"@\d+,{count - 1}\]", done.stdout + done.stderr)
     assert named or not done.stderr
 

@@ -158,7 +158,8 @@ class Network {
     declare_outputs(*training);
     training->compile(
         options_.any_batch_size ? CompilationOptions::kAnyBatchSize : CompilationOptions::kNone,
-        options_.device, {}, {}, Precision::kFloat32, std::nullopt, options_.distributed, options_.ranks);
+        options_.device, {}, {}, Precision::kFloat32, std::nullopt, options_.distributed,
+        options_.ranks);
     check_trained(*training);
     check_changes(*training);
     trial.keep();

@@ -130,12 +130,8 @@ class Fit {
 
   // What can be refused is, before callbacks or their files change.
   void begin() {
-    for (const FitCallbackPtr& callback : arguments_.callbacks) {
-      if (const Checkpoint* const file = checkpoint_of(*callback)) checkpoints_.push_back(file);
-    }
-    for (const Checkpoint* file : checkpoints_) {
-      check_whole_steps(state_, *file, progress_.all_steps);
-    }
+    checkpoints_ = checkpoints_among(arguments_.callbacks);
+    check_whole_steps(state_, checkpoints_, progress_.all_steps);
     place_.epoch = arguments_.first_epoch;
     const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
     check_files(arguments_, goes_on);
@@ -298,12 +294,7 @@ class Fit {
   }
 
   void go_to_next_epoch() {
-    ++place_.epoch;
-    ++place_.order;
-    place_.steps = place_.loss_count = 0;
-    place_.loss_sum = 0;
-    place_.epoch_rate = std::nullopt;
-    for (PlacedCallback& callback : place_.callbacks) callback.has_heard = false;
+    move_to_next_epoch(place_);
     // Without callbacks nothing but what ends the next epoch needs to know.
     if (arguments_.callbacks.empty() && !arguments_.on_epoch) return;
     keep_place();
@@ -321,11 +312,7 @@ class Fit {
   void keep_place() {
     place_.passes = passes_now(state_);
     place_.micro_batches = graph_.micro_batches();
-    place_.learning_rate = std::nullopt;
-    if (const OptimizerPtr used = graph_.optimizer()) place_.learning_rate = used->learning_rate();
-    for (std::size_t k = 0; k < arguments_.callbacks.size(); ++k) {
-      place_.callbacks[k].state = arguments_.callbacks[k]->copy_state();
-    }
+    take_states(graph_.optimizer().get(), arguments_.callbacks, place_);
     state_.fit_place->set(std::make_shared<const FitPlace>(place_));
   }
 
@@ -366,7 +353,7 @@ class Fit {
   void save(const Checkpoint& file) {
     try {
       by_first_rank(graph_, state_, [&] {
-        if (state_.ranks == nullptr || state_.ranks->rank() == 0) file.save(graph_);
+        if (is_first_rank(state_)) file.save(graph_);
       });
     } catch (Error& error) {
       add_step(error);

@@ -64,20 +64,29 @@ FitArguments arguments_of_rank(const GraphState& state, const FitArguments& argu
   return result;
 }
 
-const Checkpoint* checkpoint_of(const FitCallback& callback) {
-  const auto* const elsewhere = dynamic_cast<const AskedElsewhere*>(&callback);
-  return dynamic_cast<const Checkpoint*>(elsewhere != nullptr ? &elsewhere->there() : &callback);
+std::vector<const Checkpoint*> checkpoints_among(const std::vector<FitCallbackPtr>& callbacks) {
+  std::vector<const Checkpoint*> files;
+  for (const FitCallbackPtr& callback : callbacks) {
+    const auto* const elsewhere = dynamic_cast<const AskedElsewhere*>(callback.get());
+    const FitCallback& there = elsewhere != nullptr ? elsewhere->there() : *callback;
+    if (const auto* const file = dynamic_cast<const Checkpoint*>(&there)) files.push_back(file);
+  }
+  return files;
 }
 
-void check_whole_steps(const GraphState& state, const Checkpoint& file, std::int64_t epoch) {
+void check_whole_steps(const GraphState& state, const std::vector<const Checkpoint*>& files,
+                       std::int64_t epoch) {
   if (state.ranks == nullptr) return;
-  for (const std::int64_t steps : {epoch, file.every_steps()}) {
-    if (steps % state.micro_batches == 0) continue;
+  const auto check = [&](const char* where, std::int64_t steps) {
+    if (steps % state.micro_batches == 0) return;
     throw InvalidArgument("[fit] expected a Checkpoint over several ranks behind whole groups of " +
                           std::to_string(state.micro_batches) + " micro-batches but got one " +
-                          (steps == epoch ? "behind an epoch of " : "every ") +
-                          std::to_string(steps) +
+                          where + std::to_string(steps) +
                           "; choose a batch size or every_steps that fit");
+  };
+  for (const Checkpoint* file : files) {
+    check("behind an epoch of ", epoch);
+    check("every ", file->every_steps());
   }
 }
 

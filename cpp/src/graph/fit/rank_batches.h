@@ -22,15 +22,20 @@ inline int count_of_ranks(const GraphState& state) {
   return state.ranks == nullptr ? 1 : state.ranks->size();
 }
 
+inline bool is_first_rank(const GraphState& state) {
+  return state.ranks == nullptr || state.ranks->rank() == 0;
+}
+
 // On all ranks but the first: callbacks that write files, and those of the caller, are asked
 // nowhere else, and progress is shown there. EarlyStopping is asked everywhere.
 FitArguments arguments_of_rank(const GraphState& state, const FitArguments& arguments);
 
-// The file that a callback is, here or on rank 0; null of others.
-const Checkpoint* checkpoint_of(const FitCallback& callback);
+// Callbacks that are files, here or on rank 0.
+std::vector<const Checkpoint*> checkpoints_among(const std::vector<FitCallbackPtr>& callbacks);
 // Raises InvalidArgument where a file would be written amid the micro-batches of a step, of which
 // each rank has a sum of its own. `epoch`: steps of one; 0: nobody knows.
-void check_whole_steps(const GraphState& state, const Checkpoint& file, std::int64_t epoch);
+void check_whole_steps(const GraphState& state, const std::vector<const Checkpoint*>& files,
+                       std::int64_t epoch);
 // What rank 0 does alone, and callbacks that are asked elsewhere do not: where ranks have parts of
 // the optimizer's buffers, the others attend.
 void by_first_rank(const TrainingGraph& graph, GraphState& state,

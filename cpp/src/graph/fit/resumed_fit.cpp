@@ -159,6 +159,24 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
   return kept;
 }
 
+void take_states(const Optimizer* optimizer, const std::vector<FitCallbackPtr>& callbacks,
+                 FitPlace& place) {
+  place.learning_rate = std::nullopt;
+  if (optimizer != nullptr) place.learning_rate = optimizer->learning_rate();
+  for (std::size_t k = 0; k < callbacks.size(); ++k) {
+    place.callbacks[k].state = callbacks[k]->copy_state();
+  }
+}
+
+void move_to_next_epoch(FitPlace& place) {
+  ++place.epoch;
+  ++place.order;
+  place.steps = place.loss_count = 0;
+  place.loss_sum = 0;
+  place.epoch_rate = std::nullopt;
+  for (PlacedCallback& callback : place.callbacks) callback.has_heard = false;
+}
+
 std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments) {
   std::vector<PlacedCallback> callbacks;
   for (const FitCallbackPtr& callback : arguments.callbacks) {

@@ -29,6 +29,11 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
 
 // The callbacks of a call, and on_epoch behind them, of which none has heard of an epoch yet.
 std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments);
+// What callbacks remember at a place, and the optimizer's learning rate.
+void take_states(const Optimizer* optimizer, const std::vector<FitCallbackPtr>& callbacks,
+                 FitPlace& place);
+// Before the first step of the next epoch, of which nobody has heard.
+void move_to_next_epoch(FitPlace& place);
 // The same where a fit goes on: with what those of `before` remember, and whether they have heard.
 // Each has a partner of its kind, in their order. Raises InvalidArgument where one that keeps state
 // has none; the others may come, go and move.
