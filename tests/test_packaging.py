@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tomllib
@@ -29,6 +30,23 @@ def run(*command: object) -> str:
     done = subprocess.run([str(part) for part in command], capture_output=True, text=True)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def two_ranks(program: Path) -> list[str]:
+    """What each of two processes prints that train together."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        master = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1])}
+    processes = [
+        subprocess.Popen(
+            [program],
+            env={**os.environ, **master, "WORLD_SIZE": "2", "RANK": str(rank)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    return [process.communicate(timeout=120)[0] for process in processes]
 
 
 def cmake(source: Path, build: Path, *options: str) -> None:
@@ -132,6 +150,9 @@ def test_public_headers_compile_alone_and_their_contract_holds(
     loss, accuracy = (float(line.split()[1]) for line in run(tmp_path / "mlp").splitlines())
     assert loss < 0.3
     assert accuracy > 0.95
+    first, last = two_ranks(tmp_path / "ranks")
+    assert re.fullmatch(r"0 of 2: loss 0\.\d+\n", first)
+    assert last == first.replace("0 of", "1 of", 1)
 
 
 def test_an_mlp_in_cpp_is_short() -> None:

@@ -43,8 +43,17 @@ def one(scenario: str, **options: Any) -> Result:
     return json.loads(done.stdout)
 
 
-def started(scenario: str, count: int, options: Result, **variables: str) -> list[Result]:
-    """What each rank has printed, with `status` and `output` of those that print nothing."""
+def started(
+    scenario: str,
+    count: int,
+    options: Result,
+    of_last: dict[str, str] | None = None,
+    **variables: str,
+) -> list[Result]:
+    """What each rank has printed, with `status` and `output` of those that print nothing.
+
+    `of_last`: variables of the last rank alone.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -52,7 +61,13 @@ def started(scenario: str, count: int, options: Result, **variables: str) -> lis
     ranks = [
         subprocess.Popen(
             command(scenario, options),
-            env={**clean(), **shared, "RANK": str(rank), **variables},
+            env={
+                **clean(),
+                **shared,
+                "RANK": str(rank),
+                **variables,
+                **((of_last or {}) if rank == count - 1 else {}),
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -306,6 +306,8 @@ def fails(options: Options, world: Any) -> Options:
         x, y = samples(own, ROWS)
         rows = own.get("rows", ROWS // world.size)
         for step in range(1000):
+            if step == own.get("leaves_at"):
+                sys.exit(4)
             if step == own.get("raises_at"):
                 raise RuntimeError("of the program")
             if step == own.get("ends_at"):

@@ -82,6 +82,15 @@ def test_all_end_where_a_rank_raises():
     assert done.returncode != 0
 
 
+@pytest.mark.parametrize("count", [2, 4])
+def test_all_end_where_a_rank_leaves(count):
+    begun = time.monotonic()
+    done = run("fails", count, {"net": "mlp", "of_last": {"leaves_at": 5}})
+    assert time.monotonic() - begun < 20
+    assert f"rank {count - 1} has ended" in done.stdout + done.stderr
+    assert done.returncode != 0
+
+
 def test_shards_and_synchronized_statistics_over_mpi():
     options = {"net": "lenet", "synchronized": True, "shard": True, "steps": 5}
     over_mpi = ranks("steps", 4, **options)

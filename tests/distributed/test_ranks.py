@@ -204,6 +204,12 @@ def test_a_rank_that_does_not_come_is_named():
     assert "expected rank 2 of 3 within 2 s" in results[0]["output"]
 
 
+def test_another_world_size_is_refused():
+    for result in launch.started("fails", 2, {"net": "mlp"}, of_last={"WORLD_SIZE": "3"}):
+        assert result["status"] == 1
+        assert "one version and one world but got WORLD_SIZE" in result["output"]
+
+
 @pytest.mark.parametrize(
     ("variables", "text"),
     [

@@ -144,14 +144,36 @@ class Mpi final : public Transport {
   }
 
   // At the end of the process: the others learn of a failure by the launcher.
-  void end(bool is_broken) const {
+  void end(bool is_broken) {
     int is_over = 0;
     if (call_.finalized(&is_over) != 0 || is_over != 0) return;
     if (is_broken) call_.abort(ranks_, 1);
-    if (is_ours_) call_.finalize();
+    if (!is_ours_) return;
+    say_goodbye();
+    call_.finalize();
   }
 
  private:
+  // Each rank tells all others that it ends, and hears it of them. One that still waits for this
+  // one in a step takes it for a failure.
+  void say_goodbye() {
+    failure_ = {static_cast<std::uint64_t>(Call::failed) << 56, static_cast<std::uint64_t>(rank_)};
+    std::vector<Header> told(static_cast<std::size_t>(size_));
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      const std::size_t place = 2 * static_cast<std::size_t>(other);
+      call_.irecv(&told[place / 2], sizeof(Header), are_.byte, other, kTag, ranks_,
+                  &requests_[place]);
+      call_.isend(&failure_, sizeof failure_, are_.byte, other, kTag, ranks_,
+                  &requests_[place + 1]);
+    }
+    const auto count = static_cast<int>(requests_.size());
+    int done = 0;
+    while (call_.testall(count, requests_.data(), &done, are_.ignored_statuses) == 0 && done == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+
   void begin(const std::string& path, bool may_init) {
     int is_there = 0, level = 0;
     check("MPI_Initialized", call_.initialized(&is_there));
@@ -241,11 +263,11 @@ class Mpi final : public Transport {
 template <class Handle>
 std::shared_ptr<Ranks> known(std::unique_ptr<Mpi<Handle>> made) {
   struct Ended {
-    const Mpi<Handle>* transport;
+    Mpi<Handle>* transport;
     std::shared_ptr<Ranks> ranks;
   };
   static std::vector<Ended> all;
-  const Mpi<Handle>* const transport = made.get();
+  Mpi<Handle>* const transport = made.get();
   const int rank = made->rank(), size = made->size();
   all.push_back({transport, make_ranks(rank, size, std::move(made))});
   if (all.size() == 1) {

@@ -98,12 +98,8 @@ void bind_distributed(py::module_& module) {
                "one. The first call connects them. Errors: DistributedError where a rank or a "
                "library is missing; ValueError for a variable without the others that it needs.",
                [](const Arguments&) {
-                 distributed::Communicator world = [] {
-                   const ReleasedGil released;
-                   return distributed::world();
-                 }();
-                 abandoned_on_errors(world);
-                 return world;
+                 const ReleasedGil released;
+                 return distributed::world();
                });
   def_function(module, "from_mpi", "Communicator", {"communicator: object"},
                "The ranks of a communicator of mpi4py, in a copy of it; all of its ranks call. "
