@@ -10,6 +10,8 @@ _ONE_HOT = 'labels of classes, or numpy.eye(classes)[labels] with labels="one_ho
 _INIT = 'the text "he_normal" as weights_init'
 _MIXED = 'the text "mixed_float16" as precision of compile()'
 _NUMPY = "NumPy, whose arrays are taken"
+_RANKS = "the argument distributed of compile() and nn.model()"
+_SYNCHRONIZED = "the argument synchronized_batch_norm of compile() and nn.model()"
 _SEED = "MLCPlatform.set_rng_seed_to"
 _BATCHES = "augment.Batches"
 _CALLBACK = "a function of the epoch among callbacks, which may set model.optimizer.learning_rate"
@@ -50,6 +52,7 @@ WORDS = {
     "clip_grad_value_": "applies_gradient_clipping of the optimizer",
     "compile": "the method compile() of a graph",
     "conv2dtranspose": "conv2d_transpose",
+    "convert_sync_batchnorm": _SYNCHRONIZED,
     "convtranspose2d": "conv2d_transpose",
     "cosineannealinglr": "RateSchedule.cosine",
     "cross_entropy": _SOFTMAX,
@@ -58,9 +61,12 @@ WORDS = {
     "cuda": 'the text "cuda" as device',
     "data": _BATCHES,
     "dataloader": _BATCHES,
+    "dataparallel": _RANKS,
     "dataset": _BATCHES,
     "datasets": _BATCHES,
+    "ddp": _RANKS,
     "detach": "stop_gradient",
+    "distributeddataparallel": _RANKS,
     "div": "the operator /",
     "divide": "the operator /",
     "dot": "matmul",
@@ -116,6 +122,7 @@ WORDS = {
     "mean_squared_error": _SQUARED,
     "metrics": "the texts that fit and evaluate take as metrics",
     "min": "minimum",
+    "mirroredstrategy": _RANKS,
     "mm": "matmul",
     "modelcheckpoint": "Checkpoint",
     "module": "nn.model",
@@ -169,6 +176,7 @@ WORDS = {
     "steplr": "RateSchedule.steps",
     "sub": "the operator -",
     "subtract": "the operator -",
+    "syncbatchnorm": _SYNCHRONIZED,
     "take": "gather",
     "tensor": "MLCTensor",
     "tensorboard": "traingraph.tensorboard.TensorBoardLog",
@@ -185,6 +193,7 @@ WORDS = {
     "view": "reshape",
     "zeropad2d": _PADDING,
     "zeropadding2d": _PADDING,
+    "zeroredundancyoptimizer": "the argument shard_optimizer of compile() and nn.model()",
     "zeros": _NUMPY,
 }
 ACTIVATIONS = {
