@@ -116,8 +116,14 @@ def steps(options: Options, world: Any) -> Options:
         loss = model.execute(inputs_data={"x": x[part]}, loss_labels_data={"y": y[part]}).result
         losses.append(float(np.asarray(loss).item()))
     buffers = ("momentum", "first_moment", "second_moment")
-    kept = [e.bytes for e in model.memory_plan().entries if e.name.endswith(buffers)]
-    return {"losses": losses, "digest": digest(model), "buffer_bytes": sum(kept)}
+    plan = model.memory_plan()
+    kept = [entry.bytes for entry in plan.entries if entry.name.endswith(buffers)]
+    return {
+        "losses": losses,
+        "digest": digest(model),
+        "buffer_bytes": sum(kept),
+        "all_bytes": plan.persistent_bytes + plan.arena_bytes,
+    }
 
 
 def launches(options: Options, world: Any) -> Options:
@@ -179,6 +185,22 @@ def gradients(options: Options, world: Any) -> Options:
             if (parameter := getattr(layer, name, None)) is not None
         ]
     }
+
+
+def checks(options: Options, world: Any) -> Options:
+    """Gradients of a rank's own rows, by difference quotients."""
+    model = network(options, world)
+    rows = ROWS // world.size
+    x, y = samples(options, rows)
+    if options.get("shard"):
+        try:
+            traingraph.check_gradients(model, {"x": x}, {"y": y})
+        except traingraph.Unsupported as error:
+            return {"error": str(error)}
+    if world.rank == 0:
+        rows_of_parameters = traingraph.check_gradients(model, {"x": x}, {"y": y}).rows
+        return {"passed": [row.ok for row in rows_of_parameters]}
+    return {}
 
 
 def resumes(options: Options, world: Any) -> Options:
@@ -348,6 +370,7 @@ def main() -> None:
             "steps": steps,
             "gradients": gradients,
             "launches": launches,
+            "checks": checks,
             "resumes": resumes,
             "fit": fit,
             "fails": fails,

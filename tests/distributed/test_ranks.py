@@ -169,6 +169,15 @@ def test_ranks_without_a_row():
         assert np.isfinite(result["losses"]).all()
 
 
+def test_gradients_of_one_rank_are_checked_alone():
+    options = {"net": "lenet", "synchronized": True}
+    passed = launch.ranks("checks", **options)[0]["passed"]
+    assert len(passed) == 11
+    assert all(passed)
+    for result in launch.ranks("checks", shard=True, **options):
+        assert "compiled without shard_optimizer" in result["error"]
+
+
 def test_other_rows_are_refused():
     for result in launch.ranks("fails", net="mlp", of_last={"rows": 4}):
         assert result["error"] == "DistributedError"

@@ -45,7 +45,8 @@ void refuse_means(const ir::Graph& graph) {
   }
 }
 
-// The graph as it is, with what its executions count on their own, and a loss scale to lower.
+// The graph as it is, with what its executions count on their own, and a loss scale to lower. Of
+// several ranks this one, with its own rows.
 std::shared_ptr<GraphState> counted_apart(const GraphState& state) {
   const std::lock_guard lock(structure());
   refuse_other_losses(state);
@@ -53,6 +54,12 @@ std::shared_ptr<GraphState> counted_apart(const GraphState& state) {
   now->forward_count = std::make_shared<std::atomic<std::int64_t>>(0);
   now->resumed = std::make_shared<LoadedStep>();
   now->loss_scale = nullptr;
+  if (now->buffer_parts != nullptr) {
+    throw Unsupported(
+        "[check_gradients] expected an optimizer whose buffers are whole but got parts of them; "
+        "check a graph that was compiled without shard_optimizer");
+  }
+  now->ranks = nullptr;
   if (now->precision != Precision::kMixedFloat16) return now;
   now->loss_scale = Tensor::filled(TensorDescriptor({1}), 1);
   now->good_steps = Tensor::filled(TensorDescriptor({1}), 0);
