@@ -12,7 +12,7 @@ namespace traingraph::cuda {
 struct NcclId {
   char bytes[128];
 };
-enum class NcclType : int { int64 = 4, float32 = 7, float64 = 8 };
+enum class NcclType : int { int64 = 4, float32 = 7, float64 = 8, bfloat16 = 9 };
 enum class NcclSum : int { sum = 0 };
 
 // Functions by the names that they have behind `nccl`. A code of 0 is success.
