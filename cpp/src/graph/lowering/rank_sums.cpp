@@ -2,7 +2,6 @@
 #include "graph/lowering/rank_sums.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
 #include <traingraph/errors.h>
@@ -16,8 +15,7 @@ using ir::ValueId;
 namespace {
 
 // Large enough that the time of a message is that of its bytes, small beside the arena.
-const std::size_t kBucketBytes =
-    (std::getenv("TG_BUCKET") ? std::size_t(std::atoi(std::getenv("TG_BUCKET"))) : 4) << 20;
+constexpr std::size_t kBucketBytes = std::size_t{4} << 20;
 
 // Places of values, the first that is computed before the others.
 std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<ValueId>& values) {

@@ -114,9 +114,8 @@ class AllReduce final : public NodeKernel {
   }
   void add(const void* from, void* to, std::size_t count, NcclType type,
            cudaStream_t stream) const {
-    check_nccl(
-        nccl().AllReduce(from, to, count, type, NcclSum::sum, ranks_.communicator(), stream),
-        "ncclAllReduce");
+    check_nccl(nccl().AllReduce(from, to, count, type, NcclSum::sum, ranks_.communicator(), stream),
+               "ncclAllReduce");
   }
 
   NcclRanks& ranks_;

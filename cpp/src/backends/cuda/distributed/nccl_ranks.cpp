@@ -1,3 +1,4 @@
+// Meeting, watching and giving up the ranks of GPUs.
 #include "backends/cuda/distributed/nccl_ranks.h"
 
 #include <future>
@@ -147,8 +148,9 @@ NcclRanks& nccl_ranks(int number, const Context& context) {
 
 void check_ranks() {
   if (const std::string* const why = lost.load()) {
-    throw DistributedError(*why + "; end this process and start all ranks again, from the last "
-                                  "checkpoint");
+    throw DistributedError(*why +
+                           "; end this process and start all ranks again, from the last "
+                           "checkpoint");
   }
   const volatile RowsFound* const found = other_rows.load();
   if (found == nullptr || found->all_rows == 0) return;

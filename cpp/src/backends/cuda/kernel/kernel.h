@@ -14,7 +14,7 @@
 namespace traingraph::cuda {
 
 // Properties and library handles of a device, made once.
-struct Context;    // context.h
+struct Context;   // context.h
 class NcclRanks;  // distributed/nccl_ranks.h
 
 inline constexpr std::size_t kAlignment = 16;  // of every address, in bytes
