@@ -52,7 +52,7 @@ def information() -> dict[str, object]:
 def as_text(value: object) -> str:
     """A value of `information` in one line."""
     if isinstance(value, dict):
-        return "; ".join(f"{name}: {as_text(part)}" for name, part in value.items())
+        return "; ".join(f"{name}: {as_text(part)}" for name, part in value.items()) or "none"
     return ", ".join(value) if isinstance(value, list) else str(value)
 
 

@@ -15,7 +15,7 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
     found = capsys.readouterr().out
     assert traingraph.__version__ in found
-    assert re.search(r"^reference_loops   cpu: (\w+, )*dropout\b", found, re.MULTILINE)
+    assert re.search(r"^reference_loops   cpu: (convolution.*)?dropout.*$", found, re.MULTILINE)
 
 
 def test_info_as_json() -> None:
@@ -24,7 +24,12 @@ def test_info_as_json() -> None:
     information = json.loads(output)
     assert information["traingraph"] == traingraph.__version__
     assert {"cpu", "reference"} <= set(information["backends"])
-    assert {"concatenate", "dropout"} <= set(information["reference_loops"]["cpu"])
+    # A build without oneDNN has no convolutions of its own, and no reorders.
+    looped = [
+        "convolution", "convolution_gradient_data", "convolution_gradient_weights", "dropout", "reorder"
+    ]  # fmt: skip
+    expected = looped if information["onednn"] == "none" else ["dropout"]
+    assert information["reference_loops"].get("cpu", []) == expected
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -4,50 +4,11 @@
 #include <functional>
 
 #include "backends/cpu/cpu.h"
-#include "backends/cpu/operand_view.h"
+#include "backends/cpu/operand_tile.h"
 #include "backends/cpu/parallel.h"
 
 namespace traingraph::cpu {
 namespace {
-
-constexpr std::int64_t kTile = 1024;
-
-// The elements of one operand that a tile of the result reads: in place where it is dense.
-template <class T>
-class Tile {
- public:
-  Tile(const OperandView& view, const T* source) : view_(view), source_(source) {
-    if (view.number()) std::fill_n(elements_, kTile, *source);
-  }
-
-  const T* at(std::int64_t begin, std::int64_t count) {
-    if (view_.dense()) return source_ + begin;
-    if (!view_.number()) expand(begin, count);
-    return elements_;
-  }
-
- private:
-  void expand(std::int64_t begin, std::int64_t count) {
-    const auto& dimensions = view_.dimensions;
-    const OperandView::Dimension inner = dimensions.back();
-    for (std::int64_t done = 0; done < count;) {
-      std::int64_t rest = (begin + done) / inner.extent, offset = 0;
-      for (std::size_t k = dimensions.size() - 1; k-- > 0;) {
-        offset += rest % dimensions[k].extent * dimensions[k].stride;
-        rest /= dimensions[k].extent;
-      }
-      const std::int64_t at = (begin + done) % inner.extent;
-      const std::int64_t length = std::min(count - done, inner.extent - at);
-      const T* const from = source_ + offset + at * inner.stride;
-      for (std::int64_t k = 0; k < length; ++k) elements_[done + k] = from[k * inner.stride];
-      done += length;
-    }
-  }
-
-  const OperandView& view_;
-  const T* source_;
-  T elements_[kTile];
-};
 
 template <class T>
 using Loop = void (*)(const T* x, const T* y, std::uint8_t* r, std::int64_t n);
@@ -106,18 +67,20 @@ class Compare final : public Kernel {
   }
 
   void run(Pointers pointers) override {
-    constexpr std::int64_t kTilesPerPart = 64;
-    const std::int64_t tiles = (elements_ + kTile - 1) / kTile;
-    parallel_for((tiles + kTilesPerPart - 1) / kTilesPerPart, threads_, [&](std::int64_t part) {
-      Tile<T> x(view_x_, reinterpret_cast<const T*>(pointers[x_]));
-      Tile<T> y(view_y_, reinterpret_cast<const T*>(pointers[y_]));
-      auto* const result = reinterpret_cast<std::uint8_t*>(pointers[result_]);
-      const std::int64_t end = std::min(tiles, (part + 1) * kTilesPerPart);
-      for (std::int64_t tile = part * kTilesPerPart; tile < end; ++tile) {
-        const std::int64_t begin = tile * kTile, count = std::min(kTile, elements_ - begin);
-        loop_(x.at(begin, count), y.at(begin, count), result + begin, count);
-      }
-    });
+    constexpr std::int64_t kTileElementssPerPart = 64;
+    const std::int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
+    parallel_for((tiles + kTileElementssPerPart - 1) / kTileElementssPerPart, threads_,
+                 [&](std::int64_t part) {
+                   Tile<T> x(view_x_, reinterpret_cast<const T*>(pointers[x_]));
+                   Tile<T> y(view_y_, reinterpret_cast<const T*>(pointers[y_]));
+                   auto* const result = reinterpret_cast<std::uint8_t*>(pointers[result_]);
+                   const std::int64_t end = std::min(tiles, (part + 1) * kTileElementssPerPart);
+                   for (std::int64_t tile = part * kTileElementssPerPart; tile < end; ++tile) {
+                     const std::int64_t begin = tile * kTileElements,
+                                        count = std::min(kTileElements, elements_ - begin);
+                     loop_(x.at(begin, count), y.at(begin, count), result + begin, count);
+                   }
+                 });
   }
 
  private:

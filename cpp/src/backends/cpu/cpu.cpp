@@ -57,11 +57,13 @@ class CpuBackend final : public HostBackend {
 std::vector<KernelEntry> own_entries() {
   std::vector<KernelEntry> entries;
   for (const auto* table :
-       {&elementwise_entries(), &reduce_entries(), &small_matmul_entries(),
-        &blocked_matmul_entries(), &batch_norm_entries(), &row_norm_entries(), &pooling_entries(),
-        &softmax_entries(), &cross_entropy_entries(), &compare_entries(), &extremum_entries(),
-        &indexing_entries(), &embedding_entries(), &lstm_entries(), &attention_entries(),
-        &onednn_entries()}) {
+       {&elementwise_entries(),    &reduce_entries(),     &small_matmul_entries(),
+        &blocked_matmul_entries(), &batch_norm_entries(), &row_norm_entries(),
+        &pooling_entries(),        &softmax_entries(),    &cross_entropy_entries(),
+        &compare_entries(),        &extremum_entries(),   &indexing_entries(),
+        &data_movement_entries(),  &select_entries(),     &element_indexing_entries(),
+        &check_indices_entries(),    &embedding_entries(),
+        &lstm_entries(),           &attention_entries(),  &onednn_entries()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }
   return entries;

@@ -27,5 +27,9 @@ const std::vector<KernelEntry>& extremum_entries();
 const std::vector<KernelEntry>& indexing_entries();
 const std::vector<KernelEntry>& lstm_entries();
 const std::vector<KernelEntry>& attention_entries();
+const std::vector<KernelEntry>& data_movement_entries();
+const std::vector<KernelEntry>& select_entries();
+const std::vector<KernelEntry>& element_indexing_entries();
+const std::vector<KernelEntry>& check_indices_entries();
 
 }  // namespace traingraph::cpu

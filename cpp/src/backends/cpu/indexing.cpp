@@ -1,5 +1,6 @@
 // Slices by index along one axis: picked as they are, whatever their type, and added up in float32.
-// Indices of elements, and values that overwrite, are the reference's.
+// Indices of elements and values that overwrite are in element_indexing.cpp, other sums are the
+// reference's.
 #include <algorithm>
 #include <cstring>
 
@@ -188,7 +189,7 @@ Support supports_gather(const ir::Graph& graph, const ir::Node& node) {
 
 Support supports_scatter(const ir::Graph& graph, const ir::Node& node) {
   if (!std::get<ir::ScatterAttributes>(node.attributes).adds) {
-    return Support::no("hand-written loops add values");
+    return Support::no("hand-written loops over slices add values");
   }
   if (graph.type(node.outputs[0]).data_type != DataType::kFloat32) {
     return Support::no("hand-written loops add float32");

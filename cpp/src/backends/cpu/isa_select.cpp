@@ -22,6 +22,7 @@ namespace traingraph::cpu {
   extern const RowNormLoops row_norm_loops;               \
   extern const LstmLoops lstm_loops;                      \
   extern const AttentionLoops attention_loops;            \
+  extern const DataMovementLoops data_movement_loops;     \
   constexpr Loops loops{#level,                           \
                         &elementwise_loops,               \
                         &reduce_loops,                    \
@@ -33,7 +34,8 @@ namespace traingraph::cpu {
                         &extremum_loops,                  \
                         &row_norm_loops,                  \
                         &lstm_loops,                      \
-                        &attention_loops};                \
+                        &attention_loops,                 \
+                        &data_movement_loops};            \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

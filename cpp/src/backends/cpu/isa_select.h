@@ -8,6 +8,7 @@ namespace traingraph::cpu {
 struct AttentionLoops;
 struct BatchNormLoops;
 struct BlockedProductLoops;
+struct DataMovementLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
 struct LstmLoops;
@@ -30,6 +31,7 @@ struct Loops {
   const RowNormLoops* row_norm;
   const LstmLoops* lstm;
   const AttentionLoops* attention;
+  const DataMovementLoops* data_movement;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

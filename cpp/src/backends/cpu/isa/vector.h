@@ -174,21 +174,22 @@ TRAINGRAPH_INLINE VectorOf<4>::type sums_of(Vector a, Vector b, Vector c, Vector
 }
 
 // One round of a transposition: exchanges the off-diagonal squares of side kStep of two rows.
-template <int kStep, int... kI>
-TRAINGRAPH_INLINE void exchange(Vector& a, Vector& b, std::integer_sequence<int, kI...>) {
-  const Vector low =
-      __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI : kLanes + kI - kStep)...);
-  b = __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI + kStep : kLanes + kI)...);
+template <int kStep, class Row, int... kI>
+TRAINGRAPH_INLINE void exchange(Row& a, Row& b, std::integer_sequence<int, kI...>) {
+  constexpr int kCount = sizeof...(kI);
+  const Row low = __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI : kCount + kI - kStep)...);
+  b = __builtin_shufflevector(a, b, ((kI & kStep) == 0 ? kI + kStep : kCount + kI)...);
   a = low;
 }
 
-template <int kStep = 1>
-TRAINGRAPH_INLINE void transpose(Vector (&rows)[kLanes]) {
-  if constexpr (kStep < kLanes) {
+// A square of elements of any type.
+template <int kStep = 1, class Row, int kCount>
+TRAINGRAPH_INLINE void transpose(Row (&rows)[kCount]) {
+  if constexpr (kStep < kCount) {
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i) {
+    for (int i = 0; i < kCount; ++i) {
       if ((i & kStep) == 0) {
-        exchange<kStep>(rows[i], rows[i + kStep], std::make_integer_sequence<int, kLanes>{});
+        exchange<kStep>(rows[i], rows[i + kStep], std::make_integer_sequence<int, kCount>{});
       }
     }
     transpose<2 * kStep>(rows);
