@@ -131,7 +131,7 @@ def test_nothing_of_the_network_is_refused() -> None:
 
 def test_the_ops_of_reference_loops_are_listed() -> None:
     listed = _core.looped_ops("bnns")
-    assert not {"convolution", "matmul", "elementwise", "batch_norm"} & set(listed)
+    assert not {"convolution", "matmul", "elementwise", "batch_norm", "dropout"} & set(listed)
     # A portable build has hand-written loops for small products, and none for convolutions.
     assert set(_core.looped_ops("cpu")) > set(listed)
     assert _core.looped_ops("metal") == []

@@ -125,6 +125,20 @@ def test_check_indices(index: str) -> None:
                 assert_as_reference("check_indices", limits, [indices, np.array(before)])
 
 
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.5, 0.999])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_dropout(dtype: str, rate: float) -> None:
+    rng = np.random.default_rng(6)
+    for shape in [(1,), (3,), (5, 7), (4, 2), (33, 129), (7, 11, 13, 5), (70_001,)]:
+        x = rng.normal(size=shape).astype(dtype)
+        x[(0,) * len(shape)] = np.nan
+        for seed, step, first in [(1, 1, 0), (2**63 + 5, 2**40 + 3, 2**34 + 1)]:
+            attributes = {"rate": rate, "seed": seed}
+            given = [x, np.array([step])]
+            assert_as_reference("dropout", attributes, given)
+            assert_as_reference("dropout", attributes, [*given, np.array([first])])
+
+
 ROWS = (1301, 1111)  # work for eight threads
 
 
@@ -153,6 +167,8 @@ def large_cases() -> dict[str, tuple[str, dict[str, Any], list[np.ndarray]]]:
         "scatter rows": ("scatter", {"axis": 0, "adds": False}, [y, rows, x]),
         "gradient of scattered rows": ("scatter_gradient", {"axis": 0}, [x, rows]),
         "gradient of scattered elements": ("scatter_gradient", {"axis": 1}, [x, places % ROWS[1]]),
+        "dropout": ("dropout", {"rate": 0.3, "seed": 4}, [x, np.array([5])]),
+        "dropout of 16 bits": ("dropout", {"rate": 0.3, "seed": 4}, [halves, np.array([5])]),
     }
 
 

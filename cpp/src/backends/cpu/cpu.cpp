@@ -62,7 +62,7 @@ std::vector<KernelEntry> own_entries() {
         &pooling_entries(),        &softmax_entries(),    &cross_entropy_entries(),
         &compare_entries(),        &extremum_entries(),   &indexing_entries(),
         &data_movement_entries(),  &select_entries(),     &element_indexing_entries(),
-        &check_indices_entries(),    &embedding_entries(),
+        &check_indices_entries(),  &dropout_entries(),    &embedding_entries(),
         &lstm_entries(),           &attention_entries(),  &onednn_entries()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }

@@ -31,5 +31,6 @@ const std::vector<KernelEntry>& data_movement_entries();
 const std::vector<KernelEntry>& select_entries();
 const std::vector<KernelEntry>& element_indexing_entries();
 const std::vector<KernelEntry>& check_indices_entries();
+const std::vector<KernelEntry>& dropout_entries();
 
 }  // namespace traingraph::cpu

@@ -23,6 +23,8 @@ namespace traingraph::cpu {
   extern const LstmLoops lstm_loops;                      \
   extern const AttentionLoops attention_loops;            \
   extern const DataMovementLoops data_movement_loops;     \
+  extern const DropoutLoops dropout_loops;                \
+  extern const HalfLoops half_loops;                      \
   constexpr Loops loops{#level,                           \
                         &elementwise_loops,               \
                         &reduce_loops,                    \
@@ -35,7 +37,9 @@ namespace traingraph::cpu {
                         &row_norm_loops,                  \
                         &lstm_loops,                      \
                         &attention_loops,                 \
-                        &data_movement_loops};            \
+                        &data_movement_loops,             \
+                        &dropout_loops,                   \
+                        &half_loops};                     \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

@@ -9,8 +9,10 @@ struct AttentionLoops;
 struct BatchNormLoops;
 struct BlockedProductLoops;
 struct DataMovementLoops;
+struct DropoutLoops;
 struct ElementwiseLoops;
 struct ExtremumLoops;
+struct HalfLoops;
 struct LstmLoops;
 struct MatrixLoops;
 struct PoolingLoops;
@@ -32,6 +34,8 @@ struct Loops {
   const LstmLoops* lstm;
   const AttentionLoops* attention;
   const DataMovementLoops* data_movement;
+  const DropoutLoops* dropout;
+  const HalfLoops* half;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises

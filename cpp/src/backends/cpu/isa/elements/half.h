@@ -1,0 +1,14 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace traingraph::cpu {
+
+// As runtime/numbers/half.h, of whole arrays: of float16, then of bfloat16.
+struct HalfLoops {
+  void (*widen[2])(const std::uint16_t* x, float* y, std::int64_t n);
+  void (*narrow[2])(const float* x, std::uint16_t* y, std::int64_t n);
+};
+
+}  // namespace traingraph::cpu
