@@ -54,6 +54,25 @@ def test_bfloat16():
     assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-2, atol=0)
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
+def test_shards_have_the_same_bits(optimizer):
+    options = {"net": "wide", "optimizer": optimizer, "steps": 4, **GPUS}
+    whole, parts = launch.ranks("steps", **options), launch.ranks("steps", shard=True, **options)
+    assert_alike(whole + parts)
+    assert parts[0]["buffer_bytes"] < 0.6 * whole[0]["buffer_bytes"]
+
+
+def test_gradients_travel_as_bfloat16():
+    options = {"net": "wide", "optimizer": "sgd", "steps": 4, **GPUS}
+    exact, results = (
+        launch.ranks("steps", **options),
+        launch.ranks("steps", exchange="bfloat16", **options),
+    )
+    assert_alike(results)
+    assert results[0]["digest"] != exact[0]["digest"]
+    assert np.allclose(mean_losses(results), mean_losses(exact), rtol=1e-2, atol=0)
+
+
 def test_micro_batches_exchange_once():
     options = {"net": "dropout", "micro_batches": 2, "steps": 10, "type": "float64", **GPUS}
     results = launch.ranks("steps", **options)
