@@ -190,8 +190,8 @@ def test_training_is_near_float32(device, family, precision):
 
 
 @pytest.mark.parametrize("precision", UNITS)
-def test_the_cpu_backend_runs_it_by_reference_loops(precision):
-    """Softmax, losses and updates run by its own float32 loops, so bits may differ a little."""
+def test_the_cpu_backend_is_near_the_reference(precision):
+    """It computes by its own float32 loops, so bits may differ a little."""
     family = FAMILIES[0]
     loss, got = step(family, precision, "cpu")
     reference_loss, reference = step(family, precision)

@@ -1,4 +1,5 @@
-"""Numbers of 16 bits: casts against NumPy bit for bit, and ops on them on the reference backend.
+"""Numbers of 16 bits: casts against NumPy bit for bit, and ops on them on the reference and the CPU
+backend.
 
 What an op does with them is defined here: widen (exact), compute in float32, round once. So the
 expected bits are those of the same op over float32, rounded.
@@ -10,6 +11,9 @@ import pytest
 from op_harness import IDENTITY, cast, forward, in_half, testing
 
 HALVES = ["float16", "bfloat16"]
+on_hosts = pytest.mark.parametrize(
+    "device", [name for name in ("reference", "cpu") if name in testing.backends()]
+)
 
 
 def rounded(array, half):
@@ -37,27 +41,29 @@ def edges():
     return np.concatenate([halves, middle, *beside, random])
 
 
+@on_hosts
 @pytest.mark.parametrize("half", HALVES)
-def test_casts_round_to_the_nearest_and_keep_nan(half):
+def test_casts_round_to_the_nearest_and_keep_nan(half, device):
     values = edges()
     graph = testing.Graph()
     x = graph.add_input("float32", values.shape)
     back = cast(graph, cast(graph, x, half), "float32")
-    (got,) = graph.run("reference", {x: values}, [back])
+    (got,) = graph.run(device, {x: values}, [back])
     expected = rounded(values, half)
     nan = np.isnan(values)
     assert np.isnan(got[nan]).all()
     assert got[~nan].tobytes() == expected[~nan].tobytes()
 
 
+@on_hosts
 @pytest.mark.parametrize("half", HALVES)
-def test_what_has_16_bits_is_cast_without_a_loss(half):
+def test_what_has_16_bits_is_cast_without_a_loss(half, device):
     values = edges()
     values = rounded(values[~np.isnan(values)], half)
     graph = testing.Graph()
     x = graph.add_input("float32", values.shape)
     back = cast(graph, cast(graph, x, half), "float32")
-    (got,) = graph.run("reference", {x: values}, [back])
+    (got,) = graph.run(device, {x: values}, [back])
     assert got.tobytes() == values.tobytes()
 
 
@@ -132,33 +138,35 @@ CASES = [
 ]
 
 
+@on_hosts
 @pytest.mark.parametrize("half", HALVES)
 @pytest.mark.parametrize("case", CASES, ids=[c[0] for c in CASES])
-def test_ops_compute_in_float32_and_round_once(case, half):
+def test_ops_compute_in_float32_and_round_once(case, half, device):
     _, op, attributes, shapes, kept, kinds = case
     if "half" in attributes.get("result_types", ()):
         attributes = {**attributes, "result_types": ["float32", half]}
     arrays = [numbers(*s) for s in shapes]
     if op == "batch_norm_gradient":
         arrays[3] = np.abs(arrays[3]) + 0.5
-    got, types = in_half(op, attributes, arrays, half, kept)
+    got, types = in_half(op, attributes, arrays, half, kept, device)
     names = {"h": half, "f": "float32", "i": "uint8"}
     assert types == [names[k] for k in kinds]
     seen = [a if k in kept else rounded(a, half) for k, a in enumerate(arrays)]
     plain = {k: v for k, v in attributes.items() if k not in ("result_type", "result_types")}
-    for result, expected, kind in zip(got, forward(op, plain, seen), kinds, strict=True):
+    for result, expected, kind in zip(got, forward(op, plain, seen, device), kinds, strict=True):
         expected = rounded(expected, half) if kind == "h" else expected
         assert result.tobytes() == expected.tobytes()
 
 
+@on_hosts
 @pytest.mark.parametrize("half", HALVES)
-def test_dropout_masks_do_not_depend_on_the_type(half):
+def test_dropout_masks_do_not_depend_on_the_type(half, device):
     x = np.ones((64, 5), np.float32)
     step = np.array(3, np.int64)
     attributes = {"rate": 0.5, "seed": 7}
-    (got,), types = in_half("dropout", attributes, [x, step], half)
+    (got,), types = in_half("dropout", attributes, [x, step], half, backend=device)
     assert types == [half]
-    (expected,) = forward("dropout", attributes, [x, step])
+    (expected,) = forward("dropout", attributes, [x, step], device)
     assert got.tobytes() == expected.tobytes()
 
 
@@ -197,9 +205,15 @@ def test_float64_is_cast_with_one_rounding(half):
     assert back.tobytes() == expected.astype(np.float64).tobytes()
 
 
-def test_counts_what_is_not_finite():
+@on_hosts
+def test_counts_what_is_not_finite(device):
     x = numbers(4, 6)
     x[1, 2], x[3, 0], x[3, 5] = np.nan, np.inf, -np.inf
     x[0, 0] = np.finfo(np.float32).max
-    (got,) = forward("reduce", {"kind": 2, "axes": [1]}, [x])
+    (got,) = forward("reduce", {"kind": 2, "axes": [1]}, [x], device)
     np.testing.assert_array_equal(got, [[0], [1], [0], [2]])
+    (got,) = forward("reduce", {"kind": 2, "axes": [0, 1]}, [x], device)
+    np.testing.assert_array_equal(got, [[3]])
+    many = np.tile(x, (2001, 7))
+    (got,) = forward("reduce", {"kind": 2, "axes": [0, 1]}, [many], device)
+    np.testing.assert_array_equal(got, [[3 * 2001 * 7]])

@@ -54,7 +54,7 @@ class CpuBackend final : public HostBackend {
 
 }  // namespace
 
-std::vector<KernelEntry> own_entries() {
+std::vector<KernelEntry> float32_entries() {
   std::vector<KernelEntry> entries;
   for (const auto* table :
        {&elementwise_entries(),    &reduce_entries(),     &small_matmul_entries(),
@@ -66,6 +66,12 @@ std::vector<KernelEntry> own_entries() {
         &lstm_entries(),           &attention_entries(),  &onednn_entries()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }
+  return entries;
+}
+
+std::vector<KernelEntry> own_entries() {
+  std::vector<KernelEntry> entries = float32_entries();
+  entries.insert(entries.end(), widened_entries().begin(), widened_entries().end());
   return entries;
 }
 

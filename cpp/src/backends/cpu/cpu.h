@@ -11,6 +11,9 @@ const Backend& backend();
 // The kernels of this folder, in the order they are tried; the reference implementation is last.
 std::vector<KernelEntry> own_entries();
 
+// Of these the kernels that are not made of others.
+std::vector<KernelEntry> float32_entries();
+
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
 const std::vector<KernelEntry>& elementwise_entries();
 const std::vector<KernelEntry>& reduce_entries();
@@ -32,5 +35,6 @@ const std::vector<KernelEntry>& select_entries();
 const std::vector<KernelEntry>& element_indexing_entries();
 const std::vector<KernelEntry>& check_indices_entries();
 const std::vector<KernelEntry>& dropout_entries();
+const std::vector<KernelEntry>& widened_entries();
 
 }  // namespace traingraph::cpu

@@ -1,14 +1,17 @@
-// Scalar lists over broadcast operands: a list of one function runs as one loop, a precompiled list
-// as the loop compiled for it, any other through the interpreter.
+// Scalar lists over broadcast operands. In float32 a list of one function runs as one loop, and a
+// precompiled list as the loop compiled for it; any other, and all with operands of 16 bits but
+// casts, run through the interpreter.
 #include <algorithm>
 #include <utility>
 
 #include "backends/cpu/compiled_match.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/half.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/keeps_zero.h"
 #include "backends/cpu/list_interpreter.h"
 #include "backends/cpu/parallel.h"
+#include "ir/cast.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -25,9 +28,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
       const DataType type = graph.type(id).data_type;
-      if (type != DataType::kFloat32) {
+      if (type != DataType::kFloat32 && !ir::is_half(type)) {
         return Support::no(std::string("data type ") + name(type) +
-                           " (hand-written loops take float32)");
+                           " (hand-written loops take float32 and 16 bits)");
       }
     }
   }
@@ -177,22 +180,18 @@ class CompiledKernel final : public Kernel {
 
 class InterpretedKernel final : public Kernel {
  public:
-  InterpretedKernel(const ir::Node& node, std::vector<OperandView> views, std::int64_t elements,
-                    double nanoseconds)
-      : interpreter_(list_of(node), std::move(views), elements),
+  InterpretedKernel(const ir::Node& node, std::vector<OperandView> views,
+                    std::vector<DataType> types, std::int64_t elements, double nanoseconds)
+      : interpreter_(list_of(node), std::move(views), std::move(types), elements),
         inputs_(node.inputs),
         outputs_(node.outputs),
         parts_(elements, 1, nanoseconds) {}
 
   void run(Pointers pointers) override {
-    const float* in[kMaxOperands];
-    float* out[kMaxOperands];
-    for (std::size_t k = 0; k < inputs_.size(); ++k) {
-      in[k] = reinterpret_cast<const float*>(pointers[inputs_[k]]);
-    }
-    for (std::size_t k = 0; k < outputs_.size(); ++k) {
-      out[k] = reinterpret_cast<float*>(pointers[outputs_[k]]);
-    }
+    const std::byte* in[kMaxOperands];
+    std::byte* out[kMaxOperands];
+    for (std::size_t k = 0; k < inputs_.size(); ++k) in[k] = pointers[inputs_[k]];
+    for (std::size_t k = 0; k < outputs_.size(); ++k) out[k] = pointers[outputs_[k]];
     parts_.run(
         [&](std::int64_t begin, std::int64_t end) { interpreter_.run(in, out, begin, end); });
   }
@@ -200,6 +199,35 @@ class InterpretedKernel final : public Kernel {
  private:
   ListInterpreter interpreter_;
   std::vector<ir::ValueId> inputs_, outputs_;
+  Parts parts_;
+};
+
+// Between float32 and 16 bits, over equal shapes.
+class CastKernel final : public Kernel {
+ public:
+  CastKernel(const ir::Node& node, DataType from, DataType to, std::int64_t elements,
+             double nanoseconds)
+      : x_(node.inputs[0]),
+        y_(node.outputs[0]),
+        from_(from),
+        to_(to),
+        parts_(elements, 1, nanoseconds) {}
+
+  void run(Pointers pointers) override {
+    const std::byte* const x = pointers[x_];
+    std::byte* const y = pointers[y_];
+    parts_.run([&](std::int64_t begin, std::int64_t end) {
+      if (ir::is_half(from_)) {
+        widen(from_, x + 2 * begin, reinterpret_cast<float*>(y) + begin, end - begin);
+      } else {
+        narrow(to_, reinterpret_cast<const float*>(x) + begin, y + 2 * begin, end - begin);
+      }
+    });
+  }
+
+ private:
+  ir::ValueId x_, y_;
+  DataType from_, to_;
   Parts parts_;
 };
 
@@ -255,13 +283,25 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   const ir::Layout& layout = graph.value(node.outputs[0]).layout;
   const std::int64_t elements = ir::padded_elements(shape, layout);
   std::vector<OperandView> views;
-  for (ir::ValueId id : node.inputs) views.push_back(view_of(graph.type(id).shape, shape, layout));
-  const double nanoseconds = estimated_nanoseconds(list, views, elements);
-  if (auto kernel = make_function(node, views, elements, nanoseconds)) return kernel;
-  if (auto match = find_compiled(list, views)) {
-    return std::make_unique<CompiledKernel>(node, std::move(*match), elements, nanoseconds);
+  std::vector<DataType> types;
+  for (ir::ValueId id : node.inputs) {
+    views.push_back(view_of(graph.type(id).shape, shape, layout));
+    types.push_back(graph.type(id).data_type);
   }
-  return std::make_unique<InterpretedKernel>(node, std::move(views), elements, nanoseconds);
+  for (ir::ValueId id : node.outputs) types.push_back(graph.type(id).data_type);
+  const double nanoseconds = estimated_nanoseconds(list, views, elements);
+  if (std::none_of(types.begin(), types.end(), ir::is_half)) {
+    if (auto kernel = make_function(node, views, elements, nanoseconds)) return kernel;
+    if (auto match = find_compiled(list, views)) {
+      return std::make_unique<CompiledKernel>(node, std::move(*match), elements, nanoseconds);
+    }
+  }
+  if (ir::is_cast(std::get<ir::ElementwiseAttributes>(node.attributes)) && views[0].dense() &&
+      ir::is_half(types[0]) != ir::is_half(types[1])) {
+    return std::make_unique<CastKernel>(node, types[0], types[1], elements, nanoseconds);
+  }
+  return std::make_unique<InterpretedKernel>(node, std::move(views), std::move(types), elements,
+                                             nanoseconds);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/isa_select.h"
+#include "backends/cpu/half.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -14,8 +14,11 @@ constexpr std::int64_t kMaxTile = 1024;
 }  // namespace
 
 ListInterpreter::ListInterpreter(const ir::ScalarList& list, std::vector<OperandView> views,
-                                 std::int64_t elements)
-    : views_(std::move(views)), inputs_(list.inputs), elements_(elements) {
+                                 std::vector<DataType> types, std::int64_t elements)
+    : views_(std::move(views)),
+      types_(std::move(types)),
+      inputs_(list.inputs),
+      elements_(elements) {
   const FunctionLoops* functions = loops().elementwise->functions;
   identity_ = functions[static_cast<std::size_t>(ir::Scalar::identity)].arrays;
   constant_ = functions[static_cast<std::size_t>(ir::Scalar::constant)].arrays;
@@ -59,7 +62,7 @@ void ListInterpreter::plan_registers(const ir::ScalarList& list) {
     const OperandView& view = views_[static_cast<std::size_t>(i)];
     if (view.number() && elements_ != 1) {
       at(i) = {Place::number, i};
-    } else if (view.dense()) {
+    } else if (view.dense() && !ir::is_half(type_of_input(i))) {
       at(i) = {Place::input, i};
     } else {
       at(i) = {Place::tile, take_tile()};
@@ -76,8 +79,10 @@ void ListInterpreter::plan_registers(const ir::ScalarList& list) {
     }
     // A result is written where it belongs once nothing reads the inputs it may lie over.
     const auto result = std::find(list.results.begin(), list.results.end(), reg);
-    if (result != list.results.end() && k >= last_array_read) {
-      at(reg) = {Place::result, static_cast<int>(result - list.results.begin())};
+    const auto number = static_cast<int>(result - list.results.begin());
+    if (result != list.results.end() && k >= last_array_read &&
+        !ir::is_half(type_of_result(number))) {
+      at(reg) = {Place::result, number};
     } else {
       at(reg) = {Place::tile, take_tile()};
     }
@@ -133,8 +138,20 @@ void ListInterpreter::plan_calls(const ir::ScalarList& list) {
   }
 }
 
-void ListInterpreter::run(const float* const* inputs, float* const* results, std::int64_t begin,
-                          std::int64_t end) const {
+void ListInterpreter::expand(int input, const std::byte* source, std::int64_t begin, std::int64_t n,
+                             float* tile) const {
+  const OperandView& view = views_[static_cast<std::size_t>(input)];
+  const DataType type = type_of_input(input);
+  if (!ir::is_half(type))
+    return view.expand(reinterpret_cast<const float*>(source), begin, n, tile);
+  if (view.dense()) return widen(type, source + 2 * begin, tile, n);
+  std::uint16_t halves[kMaxTile];
+  view.expand(reinterpret_cast<const std::uint16_t*>(source), begin, n, halves);
+  widen(type, reinterpret_cast<const std::byte*>(halves), tile, n);
+}
+
+void ListInterpreter::run(const std::byte* const* inputs, std::byte* const* results,
+                          std::int64_t begin, std::int64_t end) const {
   alignas(64) float tiles[kTileFloats];
   float numbers[kMaxRegisters];
   float* where[2 * kMaxRegisters];
@@ -144,16 +161,17 @@ void ListInterpreter::run(const float* const* inputs, float* const* results, std
     const auto index = static_cast<std::size_t>(reg.index);
     switch (reg.place) {
       case Place::input:
-        where[r] = const_cast<float*>(inputs[index]) + begin;
+        where[r] = reinterpret_cast<float*>(const_cast<std::byte*>(inputs[index])) + begin;
         break;
       case Place::result:
-        where[r] = results[index] + begin;
+        where[r] = reinterpret_cast<float*>(results[index]) + begin;
         break;
       case Place::tile:
         where[r] = tiles + reg.index * tile_elements_;
         break;
       case Place::number:
-        where[r] = reg.index < inputs_ ? const_cast<float*>(inputs[index]) : numbers + reg.index;
+        where[r] = numbers + reg.index;
+        if (reg.index < inputs_) expand(reg.index, inputs[index], 0, 1, where[r]);
         break;
     }
   }
@@ -163,24 +181,33 @@ void ListInterpreter::run(const float* const* inputs, float* const* results, std
   for (std::int64_t start = begin; start < end; start += tile_elements_) {
     const std::int64_t n = std::min(tile_elements_, end - start);
     for (const Copy& copy : expansions_) {
-      views_[static_cast<std::size_t>(copy.from)].expand(inputs[copy.from], start, n,
-                                                         tiles + copy.to * tile_elements_);
+      expand(copy.from, inputs[copy.from], start, n, tiles + copy.to * tile_elements_);
     }
     for (const Call& call : calls_) {
       call.loop(where[call.r], where[call.x], where[call.y], call.immediates, n);
     }
-    for (const Copy& copy : copies_) {
-      const bool number = at(copy.from).place == Place::number;
-      const float* from = where[copy.from];
-      (number ? constant_ : identity_)(results[copy.to] + start, from, from,
-                                       {number ? *from : 0, 0}, n);
-    }
+    for (const Copy& copy : copies_) store(copy, where[copy.from], results[copy.to], start, n);
     for (std::size_t r = 0; r < count; ++r) {
       if (registers_[r].place == Place::input || registers_[r].place == Place::result) {
         where[r] += n;
       }
     }
   }
+}
+
+void ListInterpreter::store(const Copy& copy, const float* from, std::byte* result,
+                            std::int64_t start, std::int64_t n) const {
+  const bool is_number = at(copy.from).place == Place::number;
+  const DataType type = type_of_result(copy.to);
+  const Immediates value{is_number ? *from : 0, 0};
+  if (!ir::is_half(type)) {
+    float* const to = reinterpret_cast<float*>(result) + start;
+    return (is_number ? constant_ : identity_)(to, from, from, value, n);
+  }
+  if (!is_number) return narrow(type, from, result + 2 * start, n);
+  auto* const to = reinterpret_cast<std::uint16_t*>(result) + start;
+  narrow(type, from, reinterpret_cast<std::byte*>(to), 1);
+  std::fill_n(to + 1, n - 1, *to);
 }
 
 }  // namespace traingraph::cpu

@@ -13,12 +13,14 @@ namespace traingraph::cpu {
 // Registers, tiles and loops are chosen when it is made.
 class ListInterpreter {
  public:
-  // `views` has one entry per input; `elements` counts those of each result, with padding.
+  // `views` has one entry per input; `elements` counts those of each result, with padding. `types`
+  // are those of inputs and then results: float32 or 16 bits, which are widened and rounded by
+  // tile.
   ListInterpreter(const ir::ScalarList& list, std::vector<OperandView> views,
-                  std::int64_t elements);
+                  std::vector<DataType> types, std::int64_t elements);
 
   // Result elements [begin, end). A result may lie over an input, element upon element.
-  void run(const float* const* inputs, float* const* results, std::int64_t begin,
+  void run(const std::byte* const* inputs, std::byte* const* results, std::int64_t begin,
            std::int64_t end) const;
 
   static constexpr int kMaxRegisters = 256;
@@ -43,14 +45,23 @@ class ListInterpreter {
 
   void plan_registers(const ir::ScalarList& list);
   void plan_calls(const ir::ScalarList& list);
+  DataType type_of_input(int i) const { return types_[static_cast<std::size_t>(i)]; }
+  DataType type_of_result(int k) const { return types_[static_cast<std::size_t>(inputs_ + k)]; }
+  // Input elements [begin, begin + n) of results, in float32.
+  void expand(int input, const std::byte* source, std::int64_t begin, std::int64_t n,
+              float* tile) const;
+  // Elements [start, start + n) of a result that no instruction wrote, from where they are.
+  void store(const Copy& copy, const float* from, std::byte* result, std::int64_t start,
+             std::int64_t n) const;
   Register& at(int reg) { return registers_[static_cast<std::size_t>(reg)]; }
   const Register& at(int reg) const { return registers_[static_cast<std::size_t>(reg)]; }
 
   std::vector<OperandView> views_;
+  std::vector<DataType> types_;
   std::vector<Register> registers_;
   std::vector<Call> number_calls_;  // once per run
   std::vector<Call> calls_;         // once per tile
-  std::vector<Copy> expansions_;    // broadcast input → tile
+  std::vector<Copy> expansions_;    // broadcast or narrow input → tile
   std::vector<Copy> copies_;        // register → result
   FunctionLoop identity_;
   FunctionLoop constant_;

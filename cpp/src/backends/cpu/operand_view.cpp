@@ -1,8 +1,5 @@
-// Computes how an operand broadcasts to a result in the result's memory order, and expands its
-// elements.
+// Computes how an operand broadcasts to a result in the result's memory order.
 #include "backends/cpu/operand_view.h"
-
-#include <algorithm>
 
 namespace traingraph::cpu {
 
@@ -42,34 +39,6 @@ std::optional<ChannelView> OperandView::by_channel() const {
   }
   if (!rest.empty()) return std::nullopt;
   return view;
-}
-
-void OperandView::expand(const float* source, std::int64_t begin, std::int64_t count,
-                         float* tile) const {
-  const Dimension inner = dimensions.back();
-  const std::size_t outer = dimensions.size() - 1;
-  std::int64_t at = begin % inner.extent;
-  std::int64_t row = begin / inner.extent;
-  while (count > 0) {
-    std::int64_t offset = 0;
-    std::int64_t rest = row++;
-    for (std::size_t d = outer; d-- > 0;) {
-      offset += rest % dimensions[d].extent * dimensions[d].stride;
-      rest /= dimensions[d].extent;
-    }
-    const std::int64_t run = std::min(count, inner.extent - at);
-    const float* from = source + offset + at * inner.stride;
-    if (inner.stride == 0) {
-      std::fill_n(tile, run, *from);
-    } else if (inner.stride == 1) {
-      std::copy_n(from, run, tile);
-    } else {
-      for (std::int64_t i = 0; i < run; ++i) tile[i] = from[i * inner.stride];
-    }
-    tile += run;
-    count -= run;
-    at = 0;
-  }
 }
 
 OperandView view_of(const Shape& operand, const Shape& result, const ir::Layout& layout) {

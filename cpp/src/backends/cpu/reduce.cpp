@@ -1,8 +1,10 @@
-// Sums over any axes. In memory order a tensor's axes, joined where neighbours are both kept or
-// both summed, are at most (K0, R0, K1, R1, K2): K kept, R summed, absent ones of extent 1. Rows
-// are runs of K2 elements; output groups are pairs (k0, k1). Work is cut by shape alone.
+// Sums over any axes, and the count of all elements that are not finite. In memory order a tensor's
+// axes, joined where neighbours are both kept or both summed, are at most (K0, R0, K1, R1, K2): K
+// kept, R summed, absent ones of extent 1. Rows are runs of K2 elements; output groups are pairs
+// (k0, k1). Work is cut by shape alone.
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cfloat>
 #include <cmath>
 #include <optional>
@@ -88,7 +90,8 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
                        " (hand-written loops take float32)");
   }
   if (attributes_of(node).kind == ir::ReduceKind::not_finite) {
-    return Support::no("a count (hand-written loops sum)");
+    if (graph.type(node.outputs[0]).elements() == 1) return {};
+    return Support::no("counts along some of the axes (hand-written loops count all elements)");
   }
   if (!view_of(type.shape, {}, attributes_of(node).axes)) {
     return Support::no("kept and summed axes alternate too often");
@@ -99,6 +102,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 // Any layout of the source will do; the result is plain.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
   const ir::Value& x = graph.value(node.inputs[0]);
+  if (attributes_of(node).kind == ir::ReduceKind::not_finite) return {{x.layout}, {ir::Layout{}}};
   const bool usable = !ir::has_padding(x.type.shape, x.layout) &&
                       view_of(x.type.shape, x.layout, attributes_of(node).axes);
   return {{usable ? x.layout : ir::Layout{}}, {ir::Layout{}}};
@@ -255,7 +259,37 @@ class ReduceKernel final : public Kernel {
   int threads_ = 1;
 };
 
+// Elements that are NaN or infinite; padding is neither. Whole numbers are added in any order.
+class CountKernel final : public Kernel {
+ public:
+  CountKernel(const ir::Graph& graph, const ir::Node& node)
+      : x_(node.inputs[0]), y_(node.outputs[0]) {
+    const ir::Value& x = graph.value(x_);
+    elements_ = ir::padded_elements(x.type.shape, x.layout);
+    threads_ = threads_for(nanoseconds_to_move(4.0 * static_cast<double>(elements_)));
+  }
+
+  void run(Pointers pointers) override {
+    const float* const x = reinterpret_cast<const float*>(pointers[x_]);
+    const auto count_of = loops().reduce->count_not_finite;
+    std::atomic<std::int64_t> count{0};
+    parallel_for((elements_ + kChunkElements - 1) / kChunkElements, threads_, [&](std::int64_t k) {
+      const std::int64_t first = k * kChunkElements;
+      count += count_of(x + first, std::min(kChunkElements, elements_ - first));
+    });
+    *reinterpret_cast<float*>(pointers[y_]) = static_cast<float>(count.load());
+  }
+
+ private:
+  ir::ValueId x_, y_;
+  std::int64_t elements_;
+  int threads_;
+};
+
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  if (attributes_of(node).kind == ir::ReduceKind::not_finite) {
+    return std::make_unique<CountKernel>(graph, node);
+  }
   const ir::Value& x = graph.value(node.inputs[0]);
   return std::make_unique<ReduceKernel>(graph, node,
                                         *view_of(x.type.shape, x.layout, attributes_of(node).axes));

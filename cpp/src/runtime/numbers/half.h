@@ -19,7 +19,8 @@ inline float widened_float16(std::uint16_t half) {
   // Zero and subnormals are multiples of 2^-24.
   const float multiple = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24f;
   const std::uint32_t exponents = magnitude < 0x7c00u ? 112u << 23 : 224u << 23;
-  const std::uint32_t wide = (magnitude << 13) + exponents;
+  const std::uint32_t quiet = magnitude > 0x7c00u ? 0x400000u : 0;
+  const std::uint32_t wide = ((magnitude << 13) + exponents) | quiet;
   return std::bit_cast<float>(sign |
                               (magnitude < 0x400u ? std::bit_cast<std::uint32_t>(multiple) : wide));
 }

@@ -1,6 +1,8 @@
 // Sums and sums of squares along a row, and of neighbouring columns at once in vector lanes.
 #include "backends/cpu/isa/reduce.h"
 
+#include <bit>
+
 #include "backends/cpu/isa/vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
@@ -81,9 +83,25 @@ void columns(double* sums, const float* x, std::int64_t rows, std::int64_t strid
   for (; j < width; ++j) column_group<kSquares, 1, 1>(sums + j, x + j, rows, stride);
 }
 
+std::int64_t count_not_finite(const float* x, std::int64_t n) {
+  constexpr std::int64_t kBlock = 1 << 20;  // whose count is an int
+  std::int64_t all = 0;
+  for (std::int64_t begin = 0; begin < n; begin += kBlock) {
+    const std::int64_t end = n - begin < kBlock ? n : begin + kBlock;
+    std::int32_t count = 0;
+#pragma omp simd reduction(+ : count)
+    for (std::int64_t i = begin; i < end; ++i) {
+      count += (std::bit_cast<std::uint32_t>(x[i]) & 0x7f800000u) == 0x7f800000u ? 1 : 0;
+    }
+    all += count;
+  }
+  return all;
+}
+
 }  // namespace
 
 extern const ReduceLoops reduce_loops;
-const ReduceLoops reduce_loops{{row<false>, columns<false>}, {row<true>, columns<true>}};
+const ReduceLoops reduce_loops{
+    {row<false>, columns<false>}, {row<true>, columns<true>}, count_not_finite};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

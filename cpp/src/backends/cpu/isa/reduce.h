@@ -16,6 +16,8 @@ struct SumLoops {
 struct ReduceLoops {
   SumLoops sum;
   SumLoops sum_of_squares;
+  // How many of n elements are NaN or infinite.
+  std::int64_t (*count_not_finite)(const float* x, std::int64_t n);
 };
 
 }  // namespace traingraph::cpu

@@ -1,6 +1,10 @@
 // Numbers of 16 bits to float32 and back: the functions of every backend, in vectors.
 #include "backends/cpu/isa/elements/half.h"
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include "runtime/numbers/half.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
@@ -18,10 +22,34 @@ __attribute__((flatten)) void narrow_all(const float* x, std::uint16_t* y, std::
   for (std::int64_t i = 0; i < n; ++i) y[i] = kNarrowed(x[i]);
 }
 
+#if defined(__F16C__)
+// The instructions give the bits of those functions.
+void widen_float16(const std::uint16_t* x, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
+    _mm256_storeu_ps(y + i, _mm256_cvtph_ps(halves));
+  }
+  for (; i < n; ++i) y[i] = widened_float16(x[i]);
+}
+
+void narrow_float16(const float* x, std::uint16_t* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), halves);
+  }
+  for (; i < n; ++i) y[i] = narrowed_float16(x[i]);
+}
+#else
+constexpr auto widen_float16 = widen_all<widened_float16>;
+constexpr auto narrow_float16 = narrow_all<narrowed_float16>;
+#endif
+
 }  // namespace
 
 extern const HalfLoops half_loops;
-const HalfLoops half_loops{{widen_all<widened_float16>, widen_all<widened_bfloat16>},
-                           {narrow_all<narrowed_float16>, narrow_all<narrowed_bfloat16>}};
+const HalfLoops half_loops{{widen_float16, widen_all<widened_bfloat16>},
+                           {narrow_float16, narrow_all<narrowed_bfloat16>}};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA
