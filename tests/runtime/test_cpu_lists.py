@@ -186,3 +186,29 @@ def test_padding_stays_zero():
     kinds, adam = LISTS["adam"]
     arrays = operands(kinds, x.shape)
     assert check("elementwise", {"list": adam}, arrays, layout="blocks of 16") == "0123b1x16"
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("counts", [0.0, 1.0])
+def test_an_update_that_may_not_count(counts, layout):
+    """As under loss scaling: where the step does not count, the old numbers with all their bits."""
+    lowest = -np.inf
+    rule = [("multiply_add", 2, 1, 0.9, 1), ("multiply", 3, 5, 0, 0), ("subtract", 0, 6, 0, 0)]
+    code = [*rule, ("constant", -1, -1, 1, 0), ("subtract", 8, 4, 0, 0)]
+    for now, before in [(7, 0), (5, 2)]:
+        kept = ("where_nonzero", before, 9, lowest, 0)
+        code += [kept, ("where_nonzero", now, 4, lowest, 0)]
+        end = 5 + len(code)
+        code.append(("maximum", end - 1, end - 2, 0, 0))
+    attributes = {"list": scalars(5, code, [12, 15])}
+    for shape in [(2, 16, 5, 7), (33, 100)]:
+        if layout != "plain" and len(shape) != 4:
+            continue
+        p, g, m = (numbers(shape, -1, 1, seed=k) for k in range(3))
+        p.flat[:3], m.flat[:3] = [-0.0, np.inf, 1e-40], [0.0, -np.inf, -0.0]
+        arrays = [p, g, m, *(np.array(number, np.float32) for number in (0.1, counts))]
+        right = forward("elementwise", attributes, arrays)
+        got = on_cpu("elementwise", attributes, arrays, layout)[0]
+        for found, expected, old in zip(got, right, (p, m), strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+            assert counts or found.tobytes() == old.tobytes()

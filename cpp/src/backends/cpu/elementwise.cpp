@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "backends/cpu/compiled_match.h"
+#include "backends/cpu/counted_update.h"
 #include "backends/cpu/cpu.h"
 #include "backends/cpu/half.h"
 #include "backends/cpu/isa_select.h"
@@ -277,7 +278,7 @@ std::unique_ptr<Kernel> make_function(const ir::Node& node, const std::vector<Op
       Parts(elements, 1, nanoseconds));
 }
 
-std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) {
   const ir::ScalarList& list = list_of(node);
   const Shape& shape = graph.type(node.outputs[0]).shape;
   const ir::Layout& layout = graph.value(node.outputs[0]).layout;
@@ -302,6 +303,33 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
   }
   return std::make_unique<InterpretedKernel>(node, std::move(views), std::move(types), elements,
                                              nanoseconds);
+}
+
+// Steps that do not count are few: their update may take its time.
+class CountedUpdateKernel final : public Kernel {
+ public:
+  CountedUpdateKernel(const ir::Graph& graph, const ir::Node& node, const CountedUpdate& update)
+      : whole_(make_list(graph, node)),
+        counted_(make_list(graph, update.node)),
+        counts_(update.counts) {}
+
+  void run(Pointers pointers) override {
+    const bool counts = *reinterpret_cast<const float*>(pointers[counts_]) == 1;
+    (counts ? counted_ : whole_)->run(pointers);
+  }
+
+ private:
+  std::unique_ptr<Kernel> whole_, counted_;
+  ir::ValueId counts_;
+};
+
+std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
+  const auto update = counted_update(node);
+  if (!update || graph.type(update->counts).elements() != 1 ||
+      graph.type(update->counts).data_type != DataType::kFloat32) {
+    return make_list(graph, node);
+  }
+  return std::make_unique<CountedUpdateKernel>(graph, node, *update);
 }
 
 }  // namespace
