@@ -37,19 +37,16 @@ def test_what_cannot_be_composed_keeps_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "looped"),
+    "layer",
     [
-        ("MLCMatMulLayer", []),
-        ("MLCSoftmaxLayer", []),
-        ("MLCEmbeddingLayer", []),
-        ("MLCConvolutionLayer", []),
-        ("MLCConcatenationLayer", ["concatenate", "slice"]),
-        ("MLCTransposeLayer", ["transpose"]),
+        "MLCMatMulLayer", "MLCSoftmaxLayer", "MLCEmbeddingLayer", "MLCConvolutionLayer",
+        "MLCConcatenationLayer", "MLCTransposeLayer", "MLCDropoutLayer",
     ],
-)
-def test_loops_of_bnns(layer: str, looped: list[str]) -> None:
-    found = _core.stand_ins(layer, "float32", on="bnns")
-    assert (found["composed"], found["looped"]) == ([], looped)
-    # Loops that move elements take every type; what computes takes float32.
-    moved = {"embedding", "embedding_gradient", "limit_rows"}
+)  # fmt: skip
+def test_loops_of_bnns(layer: str) -> None:
+    for data_type in ("float32", "float16", "bfloat16"):
+        found = _core.stand_ins(layer, data_type, on="bnns")
+        assert (found["composed"], found["looped"]) == ([], [])
+    # Loops that move elements take every type; what computes takes float32 and 16 bits.
+    moved = {"concatenate", "embedding", "embedding_gradient", "limit_rows", "slice", "transpose"}
     assert set(_core.stand_ins(layer, "float64", on="bnns")["own"]) <= moved

@@ -11,9 +11,7 @@ import pytest
 from op_harness import IDENTITY, cast, forward, in_half, testing
 
 HALVES = ["float16", "bfloat16"]
-on_hosts = pytest.mark.parametrize(
-    "device", [name for name in ("reference", "cpu") if name in testing.backends()]
-)
+on_hosts = pytest.mark.parametrize("device", ["reference", "cpu"])
 
 
 def rounded(array, half):
