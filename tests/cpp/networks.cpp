@@ -77,9 +77,10 @@ struct Digits {
 
 // Calls of operator new by the core between entry and return of Program::run, per kind of run,
 // after each has run once.
-std::map<std::string, std::int64_t> allocations_per_run(const std::string& device) {
+std::map<std::string, std::int64_t> allocations_per_run(const std::string& device, bool mixed) {
+  const Precision precision = mixed ? Precision::kMixedFloat16 : Precision::kFloat32;
   Digits digits;
-  digits.training->compile(CompilationOptions::kNone, Device::named(device));
+  digits.training->compile(CompilationOptions::kNone, Device::named(device), {}, {}, precision);
   digits.training->execute(digits.arguments());
 
   // The same program once more, bound by hand, so that nothing but it is measured.
@@ -87,6 +88,7 @@ std::map<std::string, std::int64_t> allocations_per_run(const std::string& devic
   LoweredGraph lowered = lower(digits.training->state(), kBatch, Mode::training);
   passes::PipelineRequest request;
   request.backend = &backend;
+  request.precision = precision;
   for (const LoweredGraph::Slot& slot : lowered.slots) {
     request.parameters.push_back({true, slot.tensor->state().parameter->layout, slot.follows});
   }
@@ -236,7 +238,8 @@ std::pair<std::size_t, std::size_t> planned_and_allocated_linked(const std::stri
 }  // namespace
 
 void bind_networks(py::module_& module) {
-  module.def("allocations_per_run", allocations_per_run, py::arg("device"));
+  module.def("allocations_per_run", allocations_per_run, py::arg("device"),
+             py::arg("mixed") = false);
   module.def("planned_and_allocated", planned_and_allocated, py::arg("device"),
              py::arg("micro_batches") = 1, py::arg("memory_limit") = py::none());
   module.def("planned_and_allocated_for_any_size", planned_and_allocated_for_any_size,

@@ -17,9 +17,10 @@ counts_allocations = pytest.mark.skipif(
 
 
 @counts_allocations
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("device", ["cpu", "reference"])
-def test_the_core_allocates_nothing_inside_a_run(device):
-    counts = _testing.allocations_per_run(device)
+def test_the_core_allocates_nothing_inside_a_run(device, mixed):
+    counts = _testing.allocations_per_run(device, mixed)
     assert set(counts) == {"forward", "gradient", "update", "step", "checked step"}
     assert not any(counts.values()), counts
 
