@@ -27,9 +27,13 @@ class Picks {
       (at < axis ? outer_ : at == axis ? picks_ : inner_) *= part[k];
       if (at != axis) (at < axis ? outer_axes_ : inner_axes_).push_back({part[k], strides[k]});
     }
+    // Neighbours here are neighbours in the tensor.
+    if (std::equal(part.begin() + axis + 1, part.end(), whole.begin() + axis + 1)) {
+      inner_axes_.clear();
+    }
     depth_ = whole[static_cast<std::size_t>(axis)];
     step_ = strides[static_cast<std::size_t>(axis)];
-    columns_ = std::max<std::int64_t>(1, kPartElements / std::max<std::int64_t>(1, picks_));
+    columns_ = std::max(kLeastColumns, kPartElements / std::max<std::int64_t>(1, picks_));
     columns_ = std::min(columns_, std::max<std::int64_t>(1, inner_));
     blocks_ = (inner_ + columns_ - 1) / columns_;
     const double bytes = 8.0 * static_cast<double>(outer_ * picks_ * inner_);
@@ -49,6 +53,7 @@ class Picks {
 
  private:
   static constexpr std::int64_t kPartElements = 8192;
+  static constexpr std::int64_t kLeastColumns = 256;  // each row of them is on pages of its own
   struct Axis {
     std::int64_t extent, stride;
   };
@@ -73,7 +78,8 @@ class Picks {
         for (std::int64_t i = first; i < end; ++i, ++element) {
           const auto index = static_cast<std::int64_t>(indices[slices_ ? k : element]);
           const bool inside = index >= 0 && index < depth_;
-          visit(element, inside ? at_o + index * step_ + offset_of(i, inner_axes_) : -1);
+          const std::int64_t at_i = inner_axes_.empty() ? i : offset_of(i, inner_axes_);
+          visit(element, inside ? at_o + index * step_ + at_i : -1);
         }
       }
     });
@@ -82,9 +88,10 @@ class Picks {
   ir::ValueId indices_;
   bool wide_, slices_;
   std::int64_t outer_ = 1, picks_ = 1, inner_ = 1;
-  std::vector<Axis> outer_axes_, inner_axes_;  // of what is picked, with the tensor's strides
-  std::int64_t depth_ = 1, step_ = 1;          // of the axis in the tensor
-  std::int64_t columns_ = 1, blocks_ = 1;      // elements of `inner_` in a part, and such parts
+  // Of what is picked, with the tensor's strides; none inside where all of it is picked.
+  std::vector<Axis> outer_axes_, inner_axes_;
+  std::int64_t depth_ = 1, step_ = 1;      // of the axis in the tensor
+  std::int64_t columns_ = 1, blocks_ = 1;  // elements of `inner_` in a part, and such parts
   int threads_ = 1;
 };
 
