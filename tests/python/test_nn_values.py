@@ -210,7 +210,7 @@ def test_fit_evaluate_and_other_batches() -> None:
     assert last.loss < first.loss / 4
     wanted = np.abs(model.predict(given) - target["y"]).mean()
     assert model.evaluate(given, target).loss == pytest.approx(wanted, rel=1e-5)
-    with pytest.raises(tg.InvalidArgument, match="expected a graph with a loss"):
+    with pytest.raises(tg.InvalidArgument, match="expected for metrics a loss layer, which"):
         model.evaluate(given, target, metrics=["mean_squared_error"])
 
 

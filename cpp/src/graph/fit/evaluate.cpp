@@ -20,8 +20,9 @@ constexpr const char* kEvaluate = "[evaluate]";
 constexpr const char* kPredict = "[predict]";
 
 // Those asked for, and accuracy behind them where there is one.
-std::vector<MetricPtr> all_metrics(const Scoring& scoring, LossType type) {
-  std::vector<MetricPtr> metrics = make_metrics(scoring.metrics, type, scoring.call);
+std::vector<MetricPtr> all_metrics(const Scoring& scoring, const Loss& loss) {
+  const LossType type = loss.descriptor().type;
+  std::vector<MetricPtr> metrics = make_metrics(scoring.metrics, loss, scoring.call);
   if (has_accuracy(type)) metrics.push_back(make_accuracy(type));
   return metrics;
 }
@@ -48,15 +49,16 @@ void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring) 
     state.current_executor("fit")->check_inference(
         next.arguments, {.call = "fit", .samples = next.samples, .scored = &scored});
   }
-  check(all_metrics(scoring, loss_of(state, scoring.call).descriptor().type), scored);
+  check(all_metrics(scoring, loss_of(state, scoring.call)), scored);
 }
 
 std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
                                            const Scoring& scoring) {
-  const LossDescriptor& descriptor = loss_of(state, scoring.call).descriptor();
+  const Loss& layer = loss_of(state, scoring.call);
+  const LossDescriptor& descriptor = layer.descriptor();
   LossSum loss(descriptor.reduction);
   const bool is_classifier = has_accuracy(descriptor.type);
-  const std::vector<MetricPtr> metrics = all_metrics(scoring, descriptor.type);
+  const std::vector<MetricPtr> metrics = all_metrics(scoring, layer);
   Scored scored;
   CallDetails details{.call = "evaluate", .keeps_bound = true};
   if (!metrics.empty()) details.scored = &scored;

@@ -109,7 +109,7 @@ class Fit {
         check_all_are_sorted(state_, *arguments_.validation, *validation_, validation_batch_);
       });
     }
-    make_metrics(arguments_.metrics, loss_->type, kFit);
+    make_metrics(arguments_.metrics, loss_of(state_, kFit), kFit);
     check_monitors(arguments_, loss_->type);
   }
 

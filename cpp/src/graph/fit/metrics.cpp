@@ -350,14 +350,21 @@ MetricPtr make_accuracy(LossType type) {
   return std::make_unique<SignAccuracy>();
 }
 
-std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, LossType type,
+std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, const Loss& loss,
                                     const std::string& call) {
+  if (!names.empty() && dynamic_cast<const ExpressionLoss*>(&loss) != nullptr) {
+    throw InvalidArgument(
+        call +
+        " expected for metrics a loss layer, which has predictions and labels, as "
+        "nn.model makes for loss='mse', but got an expression; compute '" +
+        names.front() + "' of what predict() returns");
+  }
   std::vector<MetricPtr> metrics;
   for (auto name = names.begin(); name != names.end(); ++name) {
     if (std::find(names.begin(), name, *name) != name) {
       throw InvalidArgument(call + " expected each metric once but got '" + *name + "' twice");
     }
-    metrics.push_back(make_metric(*name, type, call));
+    metrics.push_back(make_metric(*name, loss.descriptor().type, call));
   }
   return metrics;
 }

@@ -36,7 +36,7 @@ bool has_accuracy(LossType type);
 using MetricPtr = std::unique_ptr<Metric>;
 // `call`: for messages. Raises InvalidArgument for a name that is none, that this loss lacks, or
 // that is there twice.
-std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, LossType type,
+std::vector<MetricPtr> make_metrics(const std::vector<std::string>& names, const Loss& loss,
                                     const std::string& call);
 // Whether the predictions' class is that of the labels, for a loss of a classifier.
 MetricPtr make_accuracy(LossType type);

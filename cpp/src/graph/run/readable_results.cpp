@@ -97,7 +97,8 @@ TensorData ReadableResults::copy_of_gradient(const Tensor& of) const {
 Scored ReadableResults::room_for_scored(const Job& job) {
   const CompiledGraph& graph = *job.graph;
   if (graph.prediction == nullptr) {
-    throw InvalidArgument("[evaluate] expected a graph with a loss");
+    throw InvalidArgument(
+        "[evaluate] expected a loss layer, whose prediction and labels metrics read");
   }
   const auto room = [&](const TensorPtr& tensor) {
     return host_array(graph.type(graph.tensors.at(tensor.get()), job.rows));
