@@ -75,7 +75,7 @@ def test_a_log_without_rows_to_keep_begins_the_file(tmp_path: Path) -> None:
         fit(model(), log)  # the same object again
         assert [row["epoch"] for row in rows_of(path)] == ["1", "1"]
     replaced = tmp_path / "other.csv"
-    replaced.write_text("something else\n")
+    replaced.write_text(f"{BESIDE}\n7,1,1,1,1,1\n")
     fit(model(), tg.CSVLog(path=replaced))
     assert [row["epoch"] for row in rows_of(replaced)] == ["1"]
 
@@ -110,18 +110,29 @@ def test_a_first_epoch_without_rows_before_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("there", [b"something else\n", bytes(range(128, 256)), b"\n1,2\n", b"\0"])
-@pytest.mark.parametrize("appends", [False, True])
-def test_a_file_that_is_no_log_stays(there: bytes, appends: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("appends", "first"), [(False, 1), (False, 3), (True, 1)])
+def test_a_file_that_is_no_log_stays(
+    there: bytes, appends: bool, first: int, tmp_path: Path
+) -> None:
     path = tmp_path / "log.csv"
     path.write_bytes(there)
     text = (
         f"[CSVLog] expected a file of its rows, or none, but got '{path}', a file that is no CSV "
         "log of this library; pass another path"
     )
-    log, first = tg.CSVLog(path=path, appends=appends), 1 if appends else 3
+    log = tg.CSVLog(path=path, appends=appends)
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         fit(model(), log, first_epoch=first, epochs=4)
     assert path.read_bytes() == there
+
+
+def test_a_checkpoint_is_no_log(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    model().save(path)
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="a file that is no CSV log of this library"):
+        fit(model(), tg.CSVLog(path=path))
+    assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize(

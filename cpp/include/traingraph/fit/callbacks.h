@@ -77,8 +77,8 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
 
 // A row of numbers per epoch: epoch, loss, seconds, learning_rate, and validation_ before the loss,
 // the accuracy and each metric that is one number. A file that is there gets more rows where
-// `appends`, of the columns that it has, else it is replaced by the first row. A first epoch above
-// 1 replaces the rows from it on, and keeps those before it.
+// `appends`, of the columns that it has, else it is replaced by the first row; one that is no such
+// log is refused. A first epoch above 1 replaces the rows from it on, and keeps those before it.
 class TRAINGRAPH_API CSVLog final : public FitCallback {
  public:
   explicit CSVLog(std::string path, bool appends = false);

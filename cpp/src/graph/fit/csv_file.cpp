@@ -82,11 +82,14 @@ void keep_rows_before(const std::string& path, int epoch) {
   if (kept != before) replace_file(path, {std::as_bytes(std::span(kept))});
 }
 
+void check_is_log(const std::string& path, const CsvFile& there) {
+  if (there.is_log) return;
+  throw InvalidArgument("[CSVLog] expected a file of its rows, or none, but got '" + path +
+                        "', a file that is no CSV log of this library; pass another path");
+}
+
 void check_same_columns(const std::string& path, const CsvFile& there, const std::string& header) {
-  if (!there.is_log) {
-    throw InvalidArgument("[CSVLog] expected a file of its rows, or none, but got '" + path +
-                          "', a file that is no CSV log of this library; pass another path");
-  }
+  check_is_log(path, there);
   if (there.header.empty() || there.header == header) return;
   throw InvalidArgument("[CSVLog] expected the columns of '" + path + "', " +
                         shortened(there.header, 500) + ", but got " + header +

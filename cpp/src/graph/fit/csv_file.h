@@ -19,6 +19,8 @@ struct CsvFile {
 CsvFile read_csv(const std::string& path);
 // Takes rows of this epoch and later ones out, and those of fewer cells than the header.
 void keep_rows_before(const std::string& path, int epoch);
+// Raises InvalidArgument where that file is another one's.
+void check_is_log(const std::string& path, const CsvFile& there);
 // Raises InvalidArgument where rows with this header do not go into that file.
 void check_same_columns(const std::string& path, const CsvFile& there, const std::string& header);
 

@@ -136,7 +136,9 @@ void check_files(const FitArguments& arguments, bool goes_on) {
       check_is_its_own("[CSVLog]", log->path());
       check_writable(log->path());
       const bool keeps_rows = log->appends() || goes_on || arguments.first_epoch > 1;
-      if (keeps_rows) check_same_columns(log->path(), read_csv(log->path()), header);
+      const CsvFile there = read_csv(log->path());
+      keeps_rows ? check_same_columns(log->path(), there, header)
+                 : check_is_log(log->path(), there);
     }
     if (const auto* const file = dynamic_cast<const Checkpoint*>(callback.get())) {
       check_is_its_own("[Checkpoint]", file->path());
