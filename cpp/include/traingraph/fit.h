@@ -98,17 +98,21 @@ struct TRAINGRAPH_API FitArguments {
   // now says how many there are.
   std::function<void(const FitProgress&)> on_step = {};
   // A checkpoint that was saved within such a fit: loaded, and the fit goes on from there. A file
-  // that is not there yet begins the fit. Empty: goes on from where the graph stands in a fit that
-  // has not ended. Its learning rate goes before the optimizer's.
+  // that is not there yet begins the fit. Its learning rate goes before the optimizer's. Empty:
+  // goes on from where the graph stands in a fit, also behind a whole one, with the rate of then,
+  // unless the optimizer's was set since.
   std::optional<std::string> resume = {};
   // Instead of the arrays above: fills the batch of this number, from 0, of this epoch, and returns
   // false where the epoch is over before it. Called in order, by a thread of its own, ahead of the
   // steps; what it fills in is copied there. A fit that goes on in an epoch leaves out those that
   // have trained.
   std::function<bool(int epoch, std::int64_t number, SampleData& batch)> next_batch = {};
-  std::int64_t batch_count = 0;  // of an epoch of next_batch, for on_step; 0: not known
+  std::int64_t batch_count = 0;  // of an epoch of next_batch; 0: not known
   // Told of the first loss of an epoch that is not finite; none: that raises NumericError.
   std::function<void(const std::string&)> on_nonfinite = {};
+  // Told where the fit begins anew: no file is at `resume`, and no Checkpoint of `callbacks`, of
+  // which there are some, writes it.
+  std::function<void(const std::string&)> on_missing_file = {};
 };
 
 }  // namespace traingraph

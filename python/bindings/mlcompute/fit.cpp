@@ -227,6 +227,10 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
       warn("[fit] " + text);
     };
   }
+  arguments.on_missing_file = [](const std::string& text) {
+    const HeldGil held;
+    warn("[fit] " + text);
+  };
   std::optional<Bar> bar;
   if (given.get<bool>("progress")) {
     bar.emplace(arguments.epochs);

@@ -72,6 +72,7 @@ class TRAINGRAPH_API EarlyStopping final : public FitCallback {
   std::optional<double> best_;
   int best_epoch_ = 0;
   std::int64_t waited_ = 0;
+  std::optional<bool> of_validation_;  // the epochs that it has heard of
   NamedData kept_;
 };
 

@@ -412,7 +412,11 @@ void add_fit_place(const GraphState& state, NamedData& saved) {
   };
   const std::int64_t passes =
       passes_of(number(kForwardCount), state.micro_batches, number(kSummed));
-  if (passes == place->passes) std::ranges::move(entries_of(*place), std::back_inserter(saved));
+  if (passes != place->passes) return;
+  FitPlace now = *place;
+  // Callbacks that set a rate hear of their epoch again.
+  if (!state.fit_place->runs()) now.learning_rate = place->rate_now(state.optimizer.get());
+  std::ranges::move(entries_of(now), std::back_inserter(saved));
 }
 
 }  // namespace
@@ -509,6 +513,7 @@ Metadata load_checkpoint(GraphState& state, const std::string& path,
     const std::int64_t micro =
         place->micro_batches != 0 ? place->micro_batches : state.micro_batches;
     place->passes = passes_of(values.number(kForwardCount), micro, summed);
+    if (state.optimizer != nullptr) place->optimizer_rate = state.optimizer->learning_rate();
     state.fit_place->set(std::move(place));
   }
   Metadata metadata = file.metadata();

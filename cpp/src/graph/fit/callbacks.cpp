@@ -18,6 +18,7 @@
 #include <traingraph/fit.h>
 
 #include "graph/fit/csv_file.h"
+#include "graph/fit/fit_checks.h"
 #include "graph/fit/metrics.h"
 #include "graph/state/own_metadata.h"
 #include "ir/number_text.h"
@@ -39,6 +40,8 @@ std::string text_of(double value) {
 constexpr const char* kBest = "best";
 constexpr const char* kBestEpoch = "best_epoch";
 constexpr const char* kWaited = "waited";
+constexpr const char* kOfValidation = "of_validation";
+constexpr const char* kEarlyStopping = "EarlyStopping(";
 constexpr std::string_view kKept = "kept.";
 
 [[noreturn]] void refuse_state(const std::string& expected, const NamedData& got) {
@@ -79,6 +82,12 @@ std::optional<double> number_of(const Epoch& epoch, const std::string& name) {
 
 }  // namespace
 
+std::optional<bool> watched_validation(const std::string& kind, const NamedData& state) {
+  if (!kind.starts_with(kEarlyStopping)) return std::nullopt;
+  const auto found = number_in<std::int64_t>(state, kOfValidation, DataType::kInt64);
+  return found ? std::optional(*found != 0) : std::nullopt;
+}
+
 FitCallback::~FitCallback() = default;
 void FitCallback::begin(TrainingGraph&) {}
 void FitCallback::end(TrainingGraph&) {}
@@ -115,6 +124,7 @@ void EarlyStopping::begin(TrainingGraph&) {
   best_.reset();
   best_epoch_ = 0;
   waited_ = 0;
+  of_validation_.reset();
   kept_.clear();
 }
 
@@ -124,6 +134,7 @@ bool EarlyStopping::after_epoch(TrainingGraph& graph, const Epoch& epoch) {
     refuse("EarlyStopping", "an epoch with the number '" + monitor_ + "', which it is to watch",
            epoch.validation ? "a validation without it: name it in metrics" : "no validation");
   }
+  of_validation_ = epoch.validation.has_value();
   const double gain = !best_ ? 0 : larger_is_better(monitor_) ? *now - *best_ : *best_ - *now;
   const bool is_better = !std::isnan(*now) && (!best_ || gain > min_delta_);
   if (!is_better) return ++waited_ < patience_;
@@ -149,13 +160,16 @@ void EarlyStopping::end(TrainingGraph& graph) {
 NamedData EarlyStopping::copy_state() const {
   NamedData state{{kBestEpoch, number(std::int64_t{best_epoch_}, DataType::kInt64)},
                   {kWaited, number(waited_, DataType::kInt64)}};
+  if (of_validation_) {
+    state.emplace_back(kOfValidation, number(std::int64_t{*of_validation_}, DataType::kInt64));
+  }
   if (best_) state.emplace_back(kBest, number(*best_, DataType::kFloat64));
   for (const auto& [name, data] : kept_) state.emplace_back(std::string(kKept) + name, data);
   return state;
 }
 
 std::string EarlyStopping::kind() const {
-  std::string kind = "EarlyStopping(monitor='" + monitor_ + "'";
+  std::string kind = std::string(kEarlyStopping) + "monitor='" + monitor_ + "'";
   if (min_delta_ != 0) kind += ", min_delta=" + text_of(min_delta_);
   if (!restores_best_) kind += ", restores_best=False";
   return kind + ")";
@@ -168,6 +182,7 @@ void EarlyStopping::resume(TrainingGraph& graph, int, const NamedData& state) {
   begin(graph);
   best_ = number_in<double>(state, kBest, DataType::kFloat64);
   best_epoch_ = static_cast<int>(*epoch);
+  of_validation_ = watched_validation(kind(), state);
   waited_ = *waited;
   for (const auto& [name, data] : state) {
     if (name.starts_with(kKept)) kept_.emplace_back(name.substr(kKept.size()), data);

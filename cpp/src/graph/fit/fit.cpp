@@ -63,7 +63,10 @@ class Fit {
       go_to_next_epoch();
     }
     // The last moment in which Ctrl-C finds a place to go on from.
-    keeping_place("", check_interruption);
+    keeping_place("", [this] {
+      keep_place();
+      check_interruption();
+    });
     for_callbacks([&](FitCallback& callback) { callback.end(graph_); });
     end_fit(state_, place_, progress_);
     guard.done();
@@ -142,9 +145,11 @@ class Fit {
       resume(*arguments_.resume);
       return resume_callbacks();
     }
+    check_updates(state_, arguments_, progress_.all_steps);
+    warn_of_missing_file(arguments_, checkpoints_);
     place_.callbacks = placed_callbacks(arguments_);
     for_callbacks([&](FitCallback& callback) { callback.begin(graph_); });
-    state_.fit_place->set(nullptr);
+    before_ = taken_place(state_, graph_.optimizer().get());
   }
 
   void resume(const std::string& path) {
@@ -155,9 +160,7 @@ class Fit {
     });
     place_ = *kept;
     place_.callbacks = std::move(callbacks);
-    if (place_.learning_rate && graph_.optimizer() != nullptr) {
-      graph_.optimizer()->set_learning_rate(*place_.learning_rate);
-    }
+    restore_rate(place_, path, graph_.optimizer().get());
   }
 
   void for_callbacks(const std::function<void(FitCallback&)>& call) {
@@ -313,6 +316,8 @@ class Fit {
     place_.passes = passes_now(state_);
     place_.micro_batches = graph_.micro_batches();
     take_states(graph_.optimizer().get(), arguments_.callbacks, place_);
+    const bool has_trained = place_.steps > 0 || !progress_.epochs.empty();
+    if (!has_trained && is_put_back(state_, before_, place_)) return;
     state_.fit_place->set(std::make_shared<const FitPlace>(place_));
   }
 
@@ -380,6 +385,7 @@ class Fit {
   std::int64_t validation_batch_ = 0;
   std::vector<const Checkpoint*> checkpoints_;
   bool has_named_step_ = false;  // what ends the fit
+  FitPlacePtr before_;           // kept until a step has trained
   FitPlace place_;
 };
 

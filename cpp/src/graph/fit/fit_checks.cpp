@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +12,7 @@
 
 #include "graph/fit/csv_file.h"
 #include "graph/fit/metrics.h"
+#include "graph/fit/resumed_fit.h"
 #include "graph/run/executor.h"
 #include "ir/number_text.h"
 #include "runtime/files/file.h"
@@ -121,13 +121,12 @@ void check(const FitArguments& arguments) {
 void check_files(const FitArguments& arguments, bool goes_on) {
   std::vector<std::string> paths;
   const auto check_is_its_own = [&paths](const std::string& subject, const std::string& path) {
-    std::error_code error;
-    const std::string whole = std::filesystem::weakly_canonical(path, error);
+    const std::string whole = whole_path(path);
     if (std::ranges::find(paths, whole) != paths.end()) {
       throw InvalidArgument(subject + " expected a file of its own but got '" + path +
                             "', which another callback writes");
     }
-    paths.push_back(error ? path : whole);
+    paths.push_back(whole);
   };
   const bool validates = arguments.validation.has_value();
   const std::string header = csv_row(csv_columns(validates, arguments.metrics));
@@ -167,6 +166,17 @@ void check_trains(const TrainingGraph& graph, GraphState& state) {
                   : !may_change ? "all of them are frozen; set is_updatable"
                                 : "no gradient of the loss reaches any of them; the loss has to "
                                   "read what they make, not through stop_gradient"));
+}
+
+void check_updates(GraphState& state, const FitArguments& arguments, std::int64_t all_steps) {
+  const std::int64_t micro_batches = state.micro_batches;
+  const std::int64_t batches = all_steps * (arguments.epochs - arguments.first_epoch + 1);
+  const std::int64_t summed = passes_now(state) % micro_batches;
+  if (all_steps == 0 || summed + batches >= micro_batches) return;
+  throw InvalidArgument("[fit] expected batches for an update, which takes micro_batches=" +
+                        std::to_string(micro_batches) + " of them, but got " +
+                        std::to_string(batches) +
+                        " in all epochs; train more epochs, or lower micro_batches");
 }
 
 OnlyFit::OnlyFit(KeptFitPlace& place) : place_(place) {
@@ -209,6 +219,12 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
   if (arguments.first_epoch > place.epoch) {
     refuse("first_epoch of at most " + std::to_string(place.epoch),
            std::to_string(arguments.first_epoch));
+  }
+  for (const PlacedCallback& callback : place.callbacks) {
+    const std::optional<bool> watched = watched_validation(callback.kind, callback.state);
+    if (!watched || *watched == arguments.validation.has_value()) continue;
+    const std::string which = "validation, whose loss " + callback.kind + " watches";
+    refuse(*watched ? which : "no " + which, *watched ? "none" : "one");
   }
   if (place.learning_rate && !std::isfinite(*place.learning_rate)) {
     throw InvalidArgument("[fit] expected a fit to go on with of a finite learning rate but got " +

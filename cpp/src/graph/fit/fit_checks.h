@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 
 #include <traingraph/fit.h>
 #include <traingraph/loss.h>
@@ -21,6 +23,8 @@ void check_monitors(const FitArguments& arguments, LossType type);
 void check_files(const FitArguments& arguments, bool goes_on);
 // Whether steps of the graph change anything.
 void check_trains(const TrainingGraph& graph, GraphState& state);
+// Whether so many batches in each epoch make an update.
+void check_updates(GraphState& state, const FitArguments& arguments, std::int64_t all_steps);
 // Of one graph at a time: two would train in between each other's steps, and it remembers one
 // place.
 class OnlyFit {
@@ -33,6 +37,9 @@ class OnlyFit {
  private:
   KeptFitPlace& place_;
 };
+// Whether what an EarlyStopping remembers is of epochs with a validation; none: it does not tell,
+// or is another callback.
+std::optional<bool> watched_validation(const std::string& kind, const NamedData& state);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

@@ -60,6 +60,7 @@ FitArguments arguments_of_rank(const GraphState& state, const FitArguments& argu
   }
   if (result.on_epoch) result.on_epoch = [](const Epoch&) { return true; };
   if (result.on_nonfinite) result.on_nonfinite = [](const std::string&) {};
+  result.on_missing_file = {};
   result.on_step = {};
   return result;
 }

@@ -112,6 +112,7 @@ void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress) {
   for (const std::string& kind : place.ended_by) ended.by += (ended.by.empty() ? "" : ", ") + kind;
   if (!ended.is_whole && ended.by.empty()) ended.by = "a callback";  // of a file that does not tell
   tell_end(ended, progress);
+  if (ended.is_whole) ended.place = state.fit_place->get();
   state.fit_place->end(std::move(ended));
 }
 
@@ -122,6 +123,12 @@ bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& prog
   if (ended->is_whole && arguments.epochs > ended->epoch) return false;
   tell_end(*ended, progress);
   return true;
+}
+
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  const std::string whole = std::filesystem::weakly_canonical(path, error);
+  return error ? path : whole;
 }
 
 bool is_there_to_go_on(const std::string& path) {
@@ -145,6 +152,10 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
   }
   FitPlacePtr kept = state.fit_place->get();
   if (kept == nullptr) {
+    const std::optional<EndedFit> ended = state.fit_place->ended();
+    if (ended && ended->passes == passes_now(state)) kept = ended->place;
+  }
+  if (kept == nullptr) {
     throw InvalidArgument(
         "[fit] expected a graph that stands in a fit to go on with but it stands in none; for more "
         "epochs after one that has ended, first_epoch is the number of the next");
@@ -159,10 +170,46 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
   return kept;
 }
 
+void restore_rate(const FitPlace& place, const std::string& path, Optimizer* optimizer) {
+  if (optimizer == nullptr || !place.learning_rate) return;
+  optimizer->set_learning_rate(path.empty() ? *place.rate_now(optimizer) : *place.learning_rate);
+}
+
+FitPlacePtr taken_place(GraphState& state, const Optimizer* optimizer) {
+  const FitPlacePtr kept = state.fit_place->get();
+  state.fit_place->set(nullptr);
+  if (kept == nullptr) return nullptr;
+  FitPlace place = *kept;
+  place.learning_rate = kept->rate_now(optimizer);
+  return std::make_shared<const FitPlace>(std::move(place));
+}
+
+bool is_put_back(GraphState& state, const FitPlacePtr& taken, const FitPlace& now) {
+  if (taken == nullptr || taken->passes != now.passes) return false;
+  FitPlace place = *taken;
+  place.optimizer_rate = now.optimizer_rate;  // a schedule's, perhaps
+  state.fit_place->set(std::make_shared<const FitPlace>(std::move(place)));
+  return true;
+}
+
+void warn_of_missing_file(const FitArguments& arguments,
+                          const std::vector<const Checkpoint*>& files) {
+  if (!arguments.resume || files.empty() || !arguments.on_missing_file) return;
+  const std::string& path = *arguments.resume;
+  const auto is_it = [whole = whole_path(path)](const Checkpoint* file) {
+    return whole_path(file->path()) == whole;
+  };
+  if (std::ranges::any_of(files, is_it)) return;
+  arguments.on_missing_file("the fit begins anew: no file '" + path +
+                            "' to resume, and the Checkpoint writes '" + files.front()->path() +
+                            "'");
+}
+
 void take_states(const Optimizer* optimizer, const std::vector<FitCallbackPtr>& callbacks,
                  FitPlace& place) {
   place.learning_rate = std::nullopt;
   if (optimizer != nullptr) place.learning_rate = optimizer->learning_rate();
+  place.optimizer_rate = place.learning_rate;
   for (std::size_t k = 0; k < callbacks.size(); ++k) {
     place.callbacks[k].state = callbacks[k]->copy_state();
   }

@@ -20,12 +20,24 @@ void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress);
 // returned does not know.
 bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& progress);
 
+// Without links and dots, as far as they can be followed.
+std::string whole_path(const std::string& path);
 // Whether there is a fit to go on with: FitArguments::resume.
 bool is_there_to_go_on(const std::string& path);
 // Where it stands, of the checkpoint, which is loaded, or the graph. `check` may refuse it: then
 // nothing has changed. Raises InvalidArgument where the graph stands in none.
 FitPlacePtr loaded_place(GraphState& state, const std::string& path,
                          const std::function<void(const FitPlace&)>& check);
+
+// Where no file is at FitArguments::resume, and none of these will be.
+void warn_of_missing_file(const FitArguments& arguments,
+                          const std::vector<const Checkpoint*>& files);
+// Of the place, or of who has set another one since; a file's goes first.
+void restore_rate(const FitPlace& place, const std::string& path, Optimizer* optimizer);
+// What the graph remembers, with the rate to go on with, and forgets; null: nothing.
+FitPlacePtr taken_place(GraphState& state, const Optimizer* optimizer);
+// That again, if the graph stands there still.
+bool is_put_back(GraphState& state, const FitPlacePtr& taken, const FitPlace& now);
 
 // The callbacks of a call, and on_epoch behind them, of which none has heard of an epoch yet.
 std::vector<PlacedCallback> placed_callbacks(const FitArguments& arguments);

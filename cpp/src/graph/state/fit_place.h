@@ -12,6 +12,7 @@
 
 #include <traingraph/graph.h>
 #include <traingraph/mutex.h>
+#include <traingraph/optimizer.h>
 
 namespace traingraph {
 
@@ -35,11 +36,20 @@ struct FitPlace {
   std::int64_t ended = 0;             // 1: a callback has ended the fit
   std::vector<std::string> ended_by;  // the kinds of those that have
   std::optional<float> learning_rate;
+  // That of the optimizer when it stood here, which a load leaves as it is: with another one the
+  // caller has set it since.
+  std::optional<float> optimizer_rate;
   std::optional<float> epoch_rate;        // of the epoch, once its batches have trained
   std::vector<PlacedCallback> callbacks;  // in their order
   // Of the graph when it stood here, see passes_of: with another count it stands elsewhere.
   std::int64_t passes = 0;
 
+  // To go on with.
+  std::optional<float> rate_now(const Optimizer* optimizer) const {
+    const bool is_callers =
+        optimizer != nullptr && optimizer_rate && optimizer->learning_rate() != *optimizer_rate;
+    return is_callers ? optimizer->learning_rate() : learning_rate;
+  }
   void end_by(const std::string& kind) {
     ended = 1;
     ended_by.push_back(kind);
@@ -60,11 +70,13 @@ struct EndedFit {
   bool is_whole = true;    // no callback has ended it
   std::string by;          // those that have
   std::int64_t passes = 0;
+  FitPlacePtr place = nullptr;  // behind it, for more epochs; null: its end has loaded a state
 };
 
 // That of the fit that a graph was last in the middle of; null: none.
 class KeptFitPlace {
  public:
+  bool runs() const { return runs_; }
   // False: one runs already. By who runs it.
   bool begin_run() { return !runs_.exchange(true); }
   void end_run() { runs_ = false; }
