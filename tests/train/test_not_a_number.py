@@ -57,3 +57,18 @@ def test_no_epoch_with_nan_is_the_best(monitor):
     )
     assert stop.best_epoch <= 2
     assert np.isfinite(model.predict(x)).all()
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_a_row_that_is_not_finite_is_named_as_it_was_given(shuffle):
+    x, y = np.ones((50, 4), np.float32), np.zeros(50, np.int32)
+    x[37, 2] = np.nan
+    model = nn.model([nn.dense(2)], input=4, batch_size=16)
+    text = r"'x', as it was given, has NaN in row 37, at element 150 of \(50, 4\) in the forward"
+    with pytest.raises(tg.NumericError, match=text):
+        model.fit(x, y, shuffle=shuffle, options="check_numerics")
+    with pytest.raises(tg.NumericError, match=r"has NaN in row 5, at element 22 of \(16, 4\)"):
+        model.fit(batches=[(x[32:48], y[:16])], options="check_numerics")
+    with pytest.raises(tg.NumericError, match=r"has NaN at element 22 of \(16, 4\)"):
+        model.execute(inputs_data={"x": x[32:48]}, loss_labels_data={"y": y[:16]},
+                      options="check_numerics|synchronous")  # fmt: skip

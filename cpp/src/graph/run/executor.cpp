@@ -264,7 +264,7 @@ void Executor::run_program(const Job& job) {
     if (const auto found = program.run_checked(job.run)) {
       // A fit names the step itself.
       const std::int64_t step = job.samples.count != 0 ? 0 : step_numbers_.forward_passes();
-      raise_not_finite(backend_, {*job.graph, job.run, *found, job.rows}, step);
+      raise_not_finite(backend_, {*job.graph, job.run, *found, job.rows}, step, job.samples);
     }
   } else {
     program.run(job.run, job.profiled ? seconds.data() : nullptr);
