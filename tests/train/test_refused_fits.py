@@ -449,3 +449,23 @@ def test_labels_that_are_no_shares(loss: str, wrong: float, got: str, dtype: str
             call(x, y)
     with pytest.raises(ValueError, match=re.escape(text) + " in the validation$"):
         network.fit(x, np.ones_like(y), validation=(x, y))
+
+
+def test_rates_below_zero_are_refused() -> None:
+    schedules = tg.RateSchedule
+    for make in (
+        lambda: schedules.constant(-0.1),
+        lambda: schedules.steps(-0.1, every=2),
+        lambda: schedules.steps(0.1, every=2, factor=-0.5),
+        lambda: schedules.exponential(-0.1, factor=0.5),
+        lambda: schedules.cosine(-0.1, steps=3),
+        lambda: schedules.cosine(0.1, steps=3, last=-0.1),
+        lambda: schedules.warm_up(-0.1, steps=3),
+        lambda: schedules.one_cycle(-0.1, steps=3),
+    ):
+        with pytest.raises(ValueError, match=r"expected \w+ of at least 0 but got"):
+            make()
+    for name in ("sgd", "adam", "adamw", "rmsprop"):
+        with pytest.raises(ValueError, match=rf"\[{name}\] expected learning_rate to be 0 or"):
+            getattr(nn, name)(-0.1)
+        getattr(nn, name)(0.0)

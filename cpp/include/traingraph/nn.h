@@ -215,6 +215,7 @@ TRAINGRAPH_API Block attention(std::int64_t inputs, std::int64_t heads,
 TRAINGRAPH_API Block activation(const std::string& name, std::optional<float> a = {},
                                 std::optional<float> b = {});
 
+// Rates and weight_decay are 0 or more.
 TRAINGRAPH_API OptimizerPtr sgd(float learning_rate = 1e-2f, float momentum = 0,
                                 bool nesterov = false);
 TRAINGRAPH_API OptimizerPtr adam(float learning_rate = 1e-3f, AdamOptions options = {});

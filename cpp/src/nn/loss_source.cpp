@@ -121,4 +121,15 @@ void expect_classes_first(const Graph& graph, const TensorPtr& prediction, LossT
                         to_string({shape[1], shape[2]}) + ") says that axis 1 has them");
 }
 
+void expect_several_classes(const TensorPtr& prediction, LossType type,
+                            const std::string& subject) {
+  const Shape& shape = prediction->descriptor().shape;
+  if (type != LossType::kSoftmaxCrossEntropy || shape.size() < 2 || shape[1] != 1) return;
+  throw InvalidArgument("[" + subject +
+                        "] expected 2 or more classes on axis 1 of the prediction " +
+                        "for softmax_cross_entropy but got " + to_string(shape) +
+                        ", whose softmax is 1 everywhere; for numbers write loss='mse', for two " +
+                        "classes by one logit 'sigmoid_cross_entropy'");
+}
+
 }  // namespace traingraph::nn

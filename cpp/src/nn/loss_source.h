@@ -17,4 +17,7 @@ void expect_logits(const Graph& graph, const TensorPtr& prediction, LossType typ
 void expect_classes_first(const Graph& graph, const TensorPtr& prediction, LossType type,
                           bool are_classes, const std::string& subject);
 
+// The same of a softmax over one class, which is 1 whatever the network predicts.
+void expect_several_classes(const TensorPtr& prediction, LossType type, const std::string& subject);
+
 }  // namespace traingraph::nn

@@ -48,7 +48,15 @@ struct LabelsRow {
 };
 constexpr LabelsRow kLabels[] = {{"classes", false}, {"one_hot", true}};
 
-OptimizerDescriptor with_rate(float learning_rate) {
+// Those of a descriptor may be, as in ML Compute.
+void expect_not_negative(const char* subject, const char* what, float value) {
+  if (!(value < 0)) return;
+  throw InvalidArgument(std::string("[") + subject + "] expected " + what +
+                        " to be 0 or more but got " + number_text(static_cast<double>(value)));
+}
+
+OptimizerDescriptor with_rate(float learning_rate, const char* subject) {
+  expect_not_negative(subject, "learning_rate", learning_rate);
   OptimizerDescriptor d;
   d.learning_rate = learning_rate;
   return d;
@@ -132,6 +140,12 @@ class Network {
     if (options.weights && loss_ == nullptr) {
       throw InvalidArgument(
           "[model] expected no weights of a loss that is an expression; multiply by an input");
+    }
+    if (loss_ == nullptr && row_named(kLabels, "model", "labels", options.labels).is_one_hot) {
+      throw InvalidArgument(
+          "[model] expected no labels='one_hot' of a loss that is an expression; its labels are "
+          "what "
+          "input() declares, of floats unless it says otherwise");
     }
   }
 
@@ -218,6 +232,7 @@ class Network {
     const bool are_classes =
         !is_floating_point(labels_of(options_.labels, type, prediction->descriptor()).data_type);
     expect_classes_first(*drawing_.graph, prediction, type, are_classes, "model");
+    expect_several_classes(prediction, type, "model");
     if (std::holds_alternative<LayerPtr>(options_.loss)) return;
     expect_logits(*drawing_.graph, prediction, type, "model");
   }
@@ -317,22 +332,23 @@ LossType loss_named(const std::string& name, const std::string& subject) {
 }
 
 OptimizerPtr sgd(float learning_rate, float momentum, bool nesterov) {
-  return std::make_shared<SGD>(with_rate(learning_rate), momentum, nesterov);
+  return std::make_shared<SGD>(with_rate(learning_rate, "sgd"), momentum, nesterov);
 }
 
 OptimizerPtr adam(float learning_rate, AdamOptions options) {
-  return std::make_shared<Adam>(with_rate(learning_rate), options);
+  return std::make_shared<Adam>(with_rate(learning_rate, "adam"), options);
 }
 
 OptimizerPtr adamw(float learning_rate, float weight_decay, AdamOptions options) {
-  OptimizerDescriptor d = with_rate(learning_rate);
+  OptimizerDescriptor d = with_rate(learning_rate, "adamw");
+  expect_not_negative("adamw", "weight_decay", weight_decay);
   d.regularization_type = RegularizationType::kL2;
   d.regularization_scale = weight_decay;
   return std::make_shared<AdamW>(d, options);
 }
 
 OptimizerPtr rmsprop(float learning_rate, RMSPropOptions options) {
-  return std::make_shared<RMSProp>(with_rate(learning_rate), options);
+  return std::make_shared<RMSProp>(with_rate(learning_rate, "rmsprop"), options);
 }
 
 std::shared_ptr<TrainingGraph> model(const NetworkOptions& options) {

@@ -226,6 +226,7 @@ Value loss(const std::string& name, const Value& prediction, const Value& labels
     const bool are_classes = !is_floating_point(given->descriptor().data_type);
     expect_classes_first(*drawing.graph, p, d.type, are_classes, "loss");
     expect_logits(*drawing.graph, p, d.type, "loss");
+    expect_several_classes(p, d.type, "loss");
     if (given->data().bytes != nullptr && shape != Shape{1}) {
       // A number, in the prediction's shape, also where that is not finite.
       const auto less = std::make_shared<Comparison>(ComparisonOperation::kLess);

@@ -36,7 +36,7 @@ class TRAINGRAPH_API RateSchedule {
   static RateSchedule joined(const std::vector<RateSchedule>& schedules,
                              const std::vector<std::int64_t>& boundaries);
 
-  // Raises InvalidArgument for a rate that is not finite, or a step below 0.
+  // Raises InvalidArgument for a rate that is not finite or below 0, or a step below 0.
   double operator()(std::int64_t step) const;
   // "cosine(0.1, 1000)"
   const std::string& text() const { return text_; }

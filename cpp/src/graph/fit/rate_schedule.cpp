@@ -20,6 +20,11 @@ void expect_finite(const char* name, double value) {
   if (!std::isfinite(value)) refuse(std::string(name) + ": a finite number", short_text(value));
 }
 
+void expect_rate(const char* name, double rate) {
+  expect_finite(name, rate);
+  if (rate < 0) refuse(std::string(name) + " of at least 0", short_text(rate));
+}
+
 void expect_steps(const char* name, std::int64_t steps) {
   if (steps < 1) refuse(std::string(name) + " of at least 1", std::to_string(steps));
 }
@@ -52,18 +57,22 @@ double RateSchedule::operator()(std::int64_t step) const {
   if (!std::isfinite(rate)) {
     refuse("a finite rate of " + text_ + " in step " + std::to_string(step), short_text(rate));
   }
+  if (rate < 0) {
+    refuse("a rate of at least 0 of " + text_ + " in step " + std::to_string(step),
+           short_text(rate));
+  }
   return rate;
 }
 
 RateSchedule RateSchedule::constant(double rate) {
-  expect_finite("rate", rate);
+  expect_rate("rate", rate);
   return RateSchedule([rate](std::int64_t) { return rate; },
                       text_of("constant", {short_text(rate)}));
 }
 
 RateSchedule RateSchedule::steps(double rate, std::int64_t every, double factor) {
-  expect_finite("rate", rate);
-  expect_finite("factor", factor);
+  expect_rate("rate", rate);
+  expect_rate("factor", factor);
   expect_steps("every", every);
   return RateSchedule(
       [=](std::int64_t step) { return rate * std::pow(factor, static_cast<double>(step / every)); },
@@ -71,7 +80,7 @@ RateSchedule RateSchedule::steps(double rate, std::int64_t every, double factor)
 }
 
 RateSchedule RateSchedule::exponential(double rate, double factor, std::int64_t every) {
-  expect_finite("rate", rate);
+  expect_rate("rate", rate);
   if (!(factor > 0) || !std::isfinite(factor)) refuse("factor above 0", short_text(factor));
   expect_steps("every", every);
   return RateSchedule(
@@ -80,8 +89,8 @@ RateSchedule RateSchedule::exponential(double rate, double factor, std::int64_t 
 }
 
 RateSchedule RateSchedule::cosine(double rate, std::int64_t steps, double last) {
-  expect_finite("rate", rate);
-  expect_finite("last", last);
+  expect_rate("rate", rate);
+  expect_rate("last", last);
   expect_steps("steps", steps);
   return RateSchedule(
       [=](std::int64_t step) {
@@ -91,7 +100,7 @@ RateSchedule RateSchedule::cosine(double rate, std::int64_t steps, double last) 
 }
 
 RateSchedule RateSchedule::warm_up(double rate, std::int64_t steps) {
-  expect_finite("rate", rate);
+  expect_rate("rate", rate);
   expect_steps("steps", steps);
   return RateSchedule(
       [=](std::int64_t step) { return step < steps ? rate * share_of(step + 1, steps) : rate; },
@@ -99,7 +108,7 @@ RateSchedule RateSchedule::warm_up(double rate, std::int64_t steps) {
 }
 
 RateSchedule RateSchedule::one_cycle(double most, std::int64_t steps, double rising) {
-  expect_finite("most", most);
+  expect_rate("most", most);
   if (steps < 3) refuse("steps of at least 3", std::to_string(steps));
   if (!(rising > 0 && rising < 1)) refuse("rising between 0 and 1", short_text(rising));
   const double first = most / 25, last = first / 1e4;
