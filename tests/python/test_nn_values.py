@@ -212,6 +212,8 @@ def test_fit_evaluate_and_other_batches() -> None:
     assert model.evaluate(given, target).loss == pytest.approx(wanted, rel=1e-5)
     with pytest.raises(tg.InvalidArgument, match="expected for metrics a loss layer, which"):
         model.evaluate(given, target, metrics=["mean_squared_error"])
+    with pytest.raises(tg.InvalidArgument, match="but got an expression; compute 'accuracy' of"):
+        model.fit(given, target, validation=(given, target), metrics=["accuracy"])
 
 
 def test_micro_batches_of_an_own_loss() -> None:
@@ -512,3 +514,24 @@ def test_float64_has_larger_numbers() -> None:
     x = nn.Input(3, data_type="float64")
     model = nn.model(inputs=x, outputs=x * 1e300, loss=nn.mean(x), batch_size=1)
     assert model.predict(np.ones((1, 3))).tolist() == [[1e300] * 3]
+
+
+def test_labels_of_an_own_loss() -> None:
+    x, y = nn.Input(6), nn.Input(1)
+    p = nn.dense(1)(x)
+    with pytest.raises(tg.InvalidArgument, match="no labels='one_hot' of a loss that is an expr"):
+        nn.model(inputs=x, outputs=p, loss=nn.square(p - y), labels="one_hot")
+    loss = nn.loss("softmax_cross_entropy", p, nn.Input(1, data_type="int32"))
+    with pytest.raises(tg.InvalidArgument, match="expected 2 or more classes on axis 1"):
+        nn.model(inputs=x, outputs=p, loss=loss)
+    model = nn.model(inputs=x, outputs=p, loss=nn.square(p), batch_size=16)
+    given = numbers(16, 6)
+    text = "expected no labels, as the loss declares none, but got some; pass no labels, or None"
+    for call in (model.fit, model.evaluate):
+        with pytest.raises(tg.InvalidArgument, match=text):
+            call(given, given[:, :1])
+    with pytest.raises(tg.InvalidArgument, match="expected no labels in batches, as the loss"):
+        model.fit(batches=[(given, given[:, :1])])
+    assert len(model.fit(batches=[(given, None)])) == 1
+    with pytest.raises(tg.InvalidArgument, match="expected for metrics a loss layer"):
+        model.evaluate(given, metrics=["accuracy"])

@@ -72,6 +72,8 @@ bool is_called(const std::string& word, const std::string& name) {
       {"targets", "labels"},
       {"sample_weight", "label_weights"},
       {"verbose", "progress"},
+      {"train_dataloaders", "batches"},
+      {"val_dataloaders", "validation"},
       {"nb_epoch", "epochs"},
       {"num_epochs", "epochs"},
       {"max_epochs", "epochs"},
@@ -125,6 +127,7 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
                            "is none here: all tensors of the graph have to be there, or its "
                            "weights alone",
                        *kNumbers = "is none here: a file has numbers alone, and runs nothing",
+                       *kMicro = "is the graph's: set micro_batches of the model before fit()",
                        *kSilent = "is none here: the call draws nothing", *kOfFit = "is for fit()",
                        *kOfAll = "is none here: the call goes through all samples",
                        *kBatch = "is for nn.model(), fit(), evaluate(), predict() and execute()";
@@ -174,6 +177,10 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
       {"MLCTrainingGraph.compile", "optimizer", kModel},
       {"MLCTrainingGraph.compile", "loss", kModel},
       {"MLCTrainingGraph.compile", "metrics", "is for fit()"},
+      {"MLCTrainingGraph.fit", "patience", "is for callbacks=[EarlyStopping(patience=…)]"},
+      {"MLCTrainingGraph.fit", "accumulate_grad_batches", kMicro},
+      {"MLCTrainingGraph.fit", "gradient_accumulation_steps", kMicro},
+      {"MLCTrainingGraph.fit", "gradient_clip_val", kClipping},
       {"MLCTrainingGraph.fit", "class_weight",
        "is label_weights={'w': weights[labels]} of an nn.model(weights=True)"},
       {"MLCTrainingGraph.fit", "validation_split",

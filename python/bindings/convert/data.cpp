@@ -35,13 +35,18 @@ std::string advice_on_classes(const Target& target, DataType expected, char kind
                               const py::object& array) {
   const bool is_label = std::string_view(target.role).ends_with("loss label");
   if (!is_label || is_floating_point(expected) || kind != 'f') return "";
-  if (py::cast<int>(array.attr("ndim")) < 2) {
+  const auto shape = py::tuple(array.attr("shape"));
+  if (shape.size() < 2) {
     const py::object whole = array.attr("__eq__")(array.attr("round")());
     return py::cast<bool>(whole.attr("all")().attr("item")())
                ? "; classes are whole numbers: labels.astype(numpy.int32)"
                : "; classes are whole numbers, and others are for another loss, as 'mse'";
   }
-  return "; distributions over classes (one-hot) need labels of floats, of nn.model "
+  const std::string numbers = py::object(shape[1]).equal(py::int_(1))
+                                  ? "; numbers are for another loss, as nn.model's loss='mse'"
+                                  : "";
+  return numbers +
+         "; distributions over classes (one-hot) need labels of floats, of nn.model "
          "labels='one_hot'";
 }
 

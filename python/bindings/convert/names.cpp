@@ -121,6 +121,13 @@ void refuse_one_array(const NamedTensors& declared, const Where& where, std::str
                           ", as none are declared; nn.model(weights=True) declares 'w', and "
                           "add_inputs any");
   }
+  if (declared.empty() && role.ends_with("loss label")) {
+    throw InvalidArgument(
+        "[" + where.subject + "] expected no labels" +
+        (where.name == "labels" ? "" : " in " + where.name) +
+        ", as the loss declares none, but got some; pass no labels, or None behind "
+        "the inputs of a pair");
+  }
   const std::string count = declared.empty() ? "none" : std::to_string(declared.size());
   throw InvalidArgument("[" + where.subject + "] expected a dictionary of declared " + where.name +
                         ", as " + count + " are declared by add_inputs");

@@ -99,6 +99,7 @@ PreparedBatches::PreparedBatches(const GraphState& state, const FitArguments& fi
 PreparedBatches::~PreparedBatches() { end(); }
 
 void PreparedBatches::begin(const FitPlace& place, const Backend& device) {
+  is_first_ = epoch_ == nullptr;
   end();
   device_ = &device;
   epoch_ = std::make_shared<Epoch>();
@@ -142,6 +143,11 @@ void PreparedBatches::check_are_all(const Epoch& epoch) const {
                           std::to_string(epoch.made));
   }
   if (epoch.made != 0) return;
+  if (is_first_) {
+    throw InvalidArgument(
+        "[fit] expected batches but got no batch; what was gone through before, as "
+        "a generator, has none left");
+  }
   throw InvalidArgument(
       "[fit] expected batches for epoch " + number +
       " but got none: what makes them has ended, as a generator does after one pass; pass what "

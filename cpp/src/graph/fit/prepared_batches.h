@@ -38,6 +38,7 @@ class PreparedBatches final : public BatchSource {
   std::shared_ptr<Epoch> epoch_;  // null: none has begun
   std::thread thread_;
   std::optional<Samples> current_;  // what the step reads
+  bool is_first_ = true;            // of this fit
   bool is_ended_ = false;
   bool has_named_batch_ = false;
 };
