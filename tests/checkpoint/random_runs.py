@@ -62,7 +62,8 @@ class Plan:
         if name in ("fit", "evaluate") and not self.has_samples:
             name = "run"
         if name == "fit":
-            return name, (rows, int(self.draw.integers(1, 4)))
+            # One of fewer is refused.
+            return name, (rows, max(self.micro, int(self.draw.integers(1, 4))))
         if name == "flip":
             return name, int(self.draw.integers(2 * len(self.layers)))
         return name, int(self.draw.integers(k + 1)) if name == "back" else rows

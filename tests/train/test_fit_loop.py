@@ -307,7 +307,7 @@ def test_what_a_callback_raises_ends_the_fit_with_the_epochs() -> None:
 
 def test_rows_of_a_file_are_the_epochs(tmp_path: Path) -> None:
     path = tmp_path / "log.csv"
-    path.write_text("something else\n")
+    path.write_text("epoch,loss,seconds,learning_rate\n1,2,3,4\n")
     model, log = classifier(), tg.CSVLog(path=path)
     given = {"validation": KEPT, "metrics": ["top_2", "confusion_matrix"]}
     epochs = model.fit(*TRAINED, epochs=3, callbacks=[log], **given)
