@@ -1,4 +1,5 @@
 // Text forms of a graph: the table of layers with parameter counts, and the DOT digraph.
+#include <algorithm>
 #include <iomanip>
 
 #include <traingraph/graph.h>
@@ -32,10 +33,14 @@ GraphSummary Graph::summarized() const {
 
 std::string Graph::summary() const {
   const GraphSummary summary = summarized();
+  int width = 4;  // of numbers that count all layers of the process
+  for (const GraphSummary::Row& row : summary.rows) {
+    width = std::max(width, static_cast<int>(std::to_string(row.id).size()));
+  }
   PlainStream text;
   const auto line = [&](const auto& id, const std::string& layer, const std::string& result,
                         const auto& count) {
-    text << std::left << std::setw(4) << id << "  " << padded(layer, 42) << "  "
+    text << std::left << std::setw(width) << id << "  " << padded(layer, 42) << "  "
          << padded(result, 22) << "  " << count << "\n";
   };
   line("id", "layer", "result", "parameters");
