@@ -151,7 +151,9 @@ def test_ops_compute_in_float32_and_round_once(case, half, device):
     assert types == [names[k] for k in kinds]
     seen = [a if k in kept else rounded(a, half) for k, a in enumerate(arrays)]
     plain = {k: v for k, v in attributes.items() if k not in ("result_type", "result_types")}
-    for result, expected, kind in zip(got, forward(op, plain, seen, device), kinds, strict=True):
+    # Products of 16 bits on bnns are those of the cpu backend's loops, not Accelerate's.
+    wide = "cpu" if (op, device) == ("matmul", "bnns") else device
+    for result, expected, kind in zip(got, forward(op, plain, seen, wide), kinds, strict=True):
         expected = rounded(expected, half) if kind == "h" else expected
         assert result.tobytes() == expected.tobytes()
 
