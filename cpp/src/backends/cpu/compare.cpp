@@ -67,20 +67,19 @@ class Compare final : public Kernel {
   }
 
   void run(Pointers pointers) override {
-    constexpr std::int64_t kTileElementssPerPart = 64;
+    constexpr std::int64_t kTilesPerPart = 64;
     const std::int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
-    parallel_for((tiles + kTileElementssPerPart - 1) / kTileElementssPerPart, threads_,
-                 [&](std::int64_t part) {
-                   Tile<T> x(view_x_, reinterpret_cast<const T*>(pointers[x_]));
-                   Tile<T> y(view_y_, reinterpret_cast<const T*>(pointers[y_]));
-                   auto* const result = reinterpret_cast<std::uint8_t*>(pointers[result_]);
-                   const std::int64_t end = std::min(tiles, (part + 1) * kTileElementssPerPart);
-                   for (std::int64_t tile = part * kTileElementssPerPart; tile < end; ++tile) {
-                     const std::int64_t begin = tile * kTileElements,
-                                        count = std::min(kTileElements, elements_ - begin);
-                     loop_(x.at(begin, count), y.at(begin, count), result + begin, count);
-                   }
-                 });
+    parallel_for((tiles + kTilesPerPart - 1) / kTilesPerPart, threads_, [&](std::int64_t part) {
+      Tile<T> x(view_x_, reinterpret_cast<const T*>(pointers[x_]));
+      Tile<T> y(view_y_, reinterpret_cast<const T*>(pointers[y_]));
+      auto* const result = reinterpret_cast<std::uint8_t*>(pointers[result_]);
+      const std::int64_t end = std::min(tiles, (part + 1) * kTilesPerPart);
+      for (std::int64_t tile = part * kTilesPerPart; tile < end; ++tile) {
+        const std::int64_t begin = tile * kTileElements,
+                           count = std::min(kTileElements, elements_ - begin);
+        loop_(x.at(begin, count), y.at(begin, count), result + begin, count);
+      }
+    });
   }
 
  private:
