@@ -67,18 +67,13 @@ class Compare final : public Kernel {
   }
 
   void run(Pointers pointers) override {
-    constexpr std::int64_t kTilesPerPart = 64;
-    const std::int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
-    parallel_for((tiles + kTilesPerPart - 1) / kTilesPerPart, threads_, [&](std::int64_t part) {
+    parallel_for(parts_of_tiles(elements_), threads_, [&](std::int64_t part) {
       Tile<T> x(view_x_, reinterpret_cast<const T*>(pointers[x_]));
       Tile<T> y(view_y_, reinterpret_cast<const T*>(pointers[y_]));
       auto* const result = reinterpret_cast<std::uint8_t*>(pointers[result_]);
-      const std::int64_t end = std::min(tiles, (part + 1) * kTilesPerPart);
-      for (std::int64_t tile = part * kTilesPerPart; tile < end; ++tile) {
-        const std::int64_t begin = tile * kTileElements,
-                           count = std::min(kTileElements, elements_ - begin);
+      for_each_tile(elements_, part, [&](std::int64_t begin, std::int64_t count) {
         loop_(x.at(begin, count), y.at(begin, count), result + begin, count);
-      }
+      });
     });
   }
 

@@ -30,25 +30,20 @@ class Select final : public Kernel {
   }
 
   void run(Pointers pointers) override {
-    constexpr std::int64_t kTilesPerPart = 64;
     static constexpr T kZero = 0;
     const auto loop = loops().data_movement->select[std::countr_zero(sizeof(T))];
     const T* const second =
         inputs_.size() > 2 ? reinterpret_cast<const T*>(pointers[inputs_[2]]) : &kZero;
-    const std::int64_t tiles = (elements_ + kTileElements - 1) / kTileElements;
-    parallel_for((tiles + kTilesPerPart - 1) / kTilesPerPart, threads_, [&](std::int64_t part) {
+    parallel_for(parts_of_tiles(elements_), threads_, [&](std::int64_t part) {
       Tile<std::uint8_t> condition(views_[0],
                                    reinterpret_cast<const std::uint8_t*>(pointers[inputs_[0]]));
       Tile<T> x(views_[1], reinterpret_cast<const T*>(pointers[inputs_[1]]));
       Tile<T> y(views_[2], second);
       T* const result = reinterpret_cast<T*>(pointers[result_]);
-      const std::int64_t end = std::min(tiles, (part + 1) * kTilesPerPart);
-      for (std::int64_t tile = part * kTilesPerPart; tile < end; ++tile) {
-        const std::int64_t begin = tile * kTileElements;
-        const std::int64_t count = std::min(kTileElements, elements_ - begin);
+      for_each_tile(elements_, part, [&](std::int64_t begin, std::int64_t count) {
         loop(condition.at(begin, count), where_not_, x.at(begin, count), y.at(begin, count),
              result + begin, count);
-      }
+      });
     });
   }
 
