@@ -120,7 +120,7 @@ def test_turns_of_several_threads() -> None:
 
     def make(k: int) -> None:
         for _ in range(3):
-            nn.model([body, nn.dense(k + 1)], input=WIDTH, batch_size=8, device="cpu")
+            nn.model([body, nn.dense(k + 2)], input=WIDTH, batch_size=8, device="cpu")
             model.state()
         done.append(k)
 
