@@ -48,11 +48,12 @@ def started(
     count: int,
     options: Result,
     of_last: dict[str, str] | None = None,
+    within: tuple[str, ...] = (),
     **variables: str,
 ) -> list[Result]:
     """What each rank has printed, with `status` and `output` of those that print nothing.
 
-    `of_last`: variables of the last rank alone.
+    `of_last`: variables of the last rank alone. `within`: a command that runs each rank's.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -60,7 +61,7 @@ def started(
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     ranks = [
         subprocess.Popen(
-            command(scenario, options),
+            [*within, *command(scenario, options)],
             env={
                 **clean(),
                 **shared,

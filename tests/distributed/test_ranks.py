@@ -1,5 +1,7 @@
 """Ranks over sockets, beside one rank that has the rows of all of them."""
 
+import subprocess
+
 import launch
 import numpy as np
 import pytest
@@ -57,6 +59,17 @@ def test_large_buckets(count):
     results = launch.ranks("steps", count, **options)
     assert_alike(results)
     assert np.allclose(mean_losses(results), alone["losses"], rtol=1e-9, atol=0)
+
+
+def test_long_messages_between_machines():
+    """Ranks that do not see one another's processes send what others read from memory."""
+    alone = ("unshare", "--pid", "--fork", "--kill-child")
+    if subprocess.run([*alone, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not have processes that others do not see")
+    options = {"net": "wide", "optimizer": "sgd", "steps": 4}
+    apart = launch.started("steps", 3, options, within=alone)
+    assert all(result["status"] == 0 for result in apart), apart
+    assert_alike(apart + launch.ranks("steps", 3, **options))
 
 
 def test_the_same_bits_from_run_to_run():

@@ -32,6 +32,13 @@ T wide(T value) {
 }
 float wide(BFloat16 value) { return widened_bfloat16(value.bits); }
 
+template <class Range, class Sent>
+Part bytes_of(const Sent* elements, Range range) {
+  // What is sent is not written.
+  return {reinterpret_cast<std::byte*>(const_cast<Sent*>(elements + range.first)),
+          (range.last - range.first) * sizeof(Sent)};
+}
+
 // sum = ((of rank 0 + of rank 1) + …), which may be where one of them is.
 template <class T, class Sent, class Of>
 void add_in_order(std::size_t count, std::size_t ranks, Sent* sum, const Of& of) {
@@ -56,12 +63,14 @@ AllReduce<T, Sent>::AllReduce(std::shared_ptr<Ranks> ranks, std::vector<std::siz
       counts_(std::move(counts)),
       size_(static_cast<std::size_t>(ranks_->size())),
       own_(static_cast<std::size_t>(ranks_->rank())),
+      is_packed_(counts_.size() != 1 || !std::is_same_v<T, Sent>),
       elements_(std::accumulate(counts_.begin(), counts_.end(), std::size_t{0})),
-      sends_(size_),
-      receives_(size_) {
-  const std::size_t most = is_whole() ? elements_ : (elements_ + size_ - 1) / size_ + 1;
-  pitch_ = (sizeof(Header) + most * sizeof(Sent) + kLine - 1) / kLine * kLine;
-  if (size_ > 1) workspace_bytes_ = (is_whole() ? 1 : 2) * size_ * pitch_;
+      messages_(size_) {
+  const auto padded = [](std::size_t count) {
+    return (count * sizeof(Sent) + kLine - 1) / kLine * kLine;
+  };
+  pitch_ = padded(is_whole() ? elements_ : (elements_ + size_ - 1) / size_);
+  if (size_ > 1) workspace_bytes_ = size_ * pitch_ + (is_packed_ ? padded(elements_) : 0);
 }
 
 template <class T, class Sent>
@@ -71,23 +80,11 @@ typename AllReduce<T, Sent>::Range AllReduce<T, Sent>::part_of(std::size_t rank)
 }
 
 template <class T, class Sent>
-template <class F>
-void AllReduce<T, Sent>::each_piece(Range range, const F& f) const {
-  std::size_t start = 0;
-  for (std::size_t k = 0; k < counts_.size(); start += counts_[k++]) {
-    const std::size_t first = std::max(start, range.first);
-    const std::size_t last = std::min(start + counts_[k], range.last);
-    if (first < last) f(k, first - start, first - range.first, last - first);
-  }
-}
-
-template <class T, class Sent>
-void AllReduce<T, Sent>::check_rows(const std::byte* room, std::int64_t rows,
-                                    std::int64_t all_rows) const {
-  std::int64_t sum = 0;
+void AllReduce<T, Sent>::check_rows(std::int64_t rows, std::int64_t all_rows) const {
+  std::int64_t sum = rows;
   for (std::size_t r = 0; r < size_; ++r) {
-    Header header{0, 0, rows, all_rows};
-    if (r != own_) std::memcpy(&header, room + r * pitch_, sizeof header);
+    if (r == own_) continue;
+    const Header& header = messages_.headers[r];
     sum += header.rows;
     if (header.all_rows == all_rows) continue;
     throw DistributedError("[execute] expected the same number of rows on all ranks but rank " +
@@ -101,30 +98,6 @@ void AllReduce<T, Sent>::check_rows(const std::byte* room, std::int64_t rows,
 }
 
 template <class T, class Sent>
-void AllReduce<T, Sent>::add_whole(const T* const* arrays, T* const* sums, std::byte* room,
-                                   std::int64_t rows, std::int64_t all_rows) {
-  const std::size_t length = sizeof(Header) + elements_ * sizeof(Sent);
-  Sent* const own = numbers(room, own_);
-  const Range all{0, elements_};
-  each_piece(all, [&](std::size_t k, std::size_t from, std::size_t to, std::size_t count) {
-    copy(arrays[k] + from, count, own + to);
-  });
-  for (std::size_t r = 0; r < size_; ++r) {
-    if (r == own_) continue;
-    sends_[r] = {message(room, own_), length};
-    receives_[r] = {message(room, r), length};
-  }
-  ranks_->exchange(Call::all_reduce, elements_ * sizeof(Sent), rows, all_rows, sends_, receives_);
-  check_rows(room, rows, all_rows);
-  each_piece(all, [&](std::size_t k, std::size_t to, std::size_t from, std::size_t count) {
-    // The own message is sent: its room may have the sum as it would have travelled.
-    add_in_order<T>(count, size_, own + from,
-                    [&](std::size_t r) { return numbers(room, r) + from; });
-    copy(own + from, count, sums[k] + to);
-  });
-}
-
-template <class T, class Sent>
 void AllReduce<T, Sent>::run(const T* const* arrays, T* const* sums, std::byte* workspace,
                              std::int64_t rows, std::int64_t all_rows) {
   if (size_ == 1) {
@@ -133,38 +106,42 @@ void AllReduce<T, Sent>::run(const T* const* arrays, T* const* sums, std::byte* 
     }
     return;
   }
-  if (is_whole()) return add_whole(arrays, sums, workspace, rows, all_rows);
-  std::byte* const parts = workspace;
-  std::byte* const received = workspace + size_ * pitch_;
-  const std::uint64_t bytes = elements_ * sizeof(Sent);
-  const auto length = [&](std::size_t r) {
-    const Range range = part_of(r);
-    return sizeof(Header) + (range.last - range.first) * sizeof(Sent);
+  if constexpr (std::is_same_v<T, Sent>) {
+    if (!is_packed_) return add(arrays[0], sums[0], workspace, rows, all_rows);
+  }
+  auto* const packed = reinterpret_cast<Sent*>(workspace + size_ * pitch_);
+  Sent* at = packed;
+  for (std::size_t k = 0; k < counts_.size(); at += counts_[k++]) copy(arrays[k], counts_[k], at);
+  add(packed, packed, workspace, rows, all_rows);
+  at = packed;
+  for (std::size_t k = 0; k < counts_.size(); at += counts_[k++]) copy(at, counts_[k], sums[k]);
+}
+
+template <class T, class Sent>
+void AllReduce<T, Sent>::add(const Sent* from, Sent* to, std::byte* workspace, std::int64_t rows,
+                             std::int64_t all_rows) {
+  const auto exchange = [&] {
+    ranks_->exchange(Call::all_reduce, elements_ * sizeof(Sent), rows, all_rows, messages_);
   };
-  for (std::size_t r = 0; r < size_; ++r) {
-    each_piece(part_of(r), [&](std::size_t k, std::size_t from, std::size_t to, std::size_t count) {
-      copy(arrays[k] + from, count, numbers(parts, r) + to);
-    });
-    if (r == own_) continue;
-    sends_[r] = {message(parts, r), length(r)};
-    receives_[r] = {message(received, r), length(own_)};
-  }
-  ranks_->exchange(Call::all_reduce, bytes, rows, all_rows, sends_, receives_);
-  check_rows(received, rows, all_rows);
-  const Range own = part_of(own_);
-  add_in_order<T>(own.last - own.first, size_, numbers(parts, own_),
-                  [&](std::size_t r) { return numbers(r == own_ ? parts : received, r); });
+  // Of one rank, the elements that this rank adds and those that are sent to it.
+  const Range added = is_whole() ? Range{0, elements_} : part_of(own_);
   for (std::size_t r = 0; r < size_; ++r) {
     if (r == own_) continue;
-    sends_[r] = {message(parts, own_), length(own_)};
-    receives_[r] = {message(parts, r), length(r)};
+    messages_.sends[r] = bytes_of(from, is_whole() ? added : part_of(r));
+    messages_.receives[r] = bytes_of(room_of(workspace, r), Range{0, added.last - added.first});
   }
-  ranks_->exchange(Call::all_reduce, bytes, rows, all_rows, sends_, receives_);
+  exchange();
+  check_rows(rows, all_rows);
+  add_in_order<T>(added.last - added.first, size_, to + added.first, [&](std::size_t r) {
+    return r == own_ ? from + added.first : room_of(workspace, r);
+  });
+  if (is_whole()) return;
   for (std::size_t r = 0; r < size_; ++r) {
-    each_piece(part_of(r), [&](std::size_t k, std::size_t to, std::size_t from, std::size_t count) {
-      copy(numbers(parts, r) + from, count, sums[k] + to);
-    });
+    if (r == own_) continue;
+    messages_.sends[r] = bytes_of(to, added);
+    messages_.receives[r] = bytes_of(to, part_of(r));
   }
+  exchange();
 }
 
 template class AllReduce<float>;

@@ -20,6 +20,7 @@ struct BFloat16 {
 // element as a Sent. Sums of BFloat16 are added as float and rounded.
 // Up to kWhole bytes each rank sends all of it to all others; above, each rank is sent its part,
 // adds it and sends the sum: twice the bytes of the arrays, however many ranks there are.
+// An array that travels alone, as it is, is not copied.
 template <class T, class Sent = T>
 class AllReduce {
  public:
@@ -39,24 +40,23 @@ class AllReduce {
   bool is_whole() const { return elements_ * sizeof(Sent) <= kWhole; }
   // Of the elements, the part that a rank adds.
   Range part_of(std::size_t rank) const;
-  std::byte* message(std::byte* room, std::size_t rank) const { return room + rank * pitch_; }
-  Sent* numbers(std::byte* room, std::size_t rank) const {
-    return reinterpret_cast<Sent*>(message(room, rank) + sizeof(Header));
+  // In the workspace, what a rank has sent.
+  Sent* room_of(std::byte* workspace, std::size_t rank) const {
+    return reinterpret_cast<Sent*>(workspace + rank * pitch_);
   }
-  // Calls f(array, element of it, element of the range, count) for what lies in the range.
-  template <class F>
-  void each_piece(Range range, const F& f) const;
-  void add_whole(const T* const* arrays, T* const* sums, std::byte* room, std::int64_t rows,
-                 std::int64_t all_rows);
-  void check_rows(const std::byte* room, std::int64_t rows, std::int64_t all_rows) const;
+  // Adds the elements of all ranks, of which `from` are this rank's; `to` may be the same.
+  void add(const Sent* from, Sent* to, std::byte* workspace, std::int64_t rows,
+           std::int64_t all_rows);
+  void check_rows(std::int64_t rows, std::int64_t all_rows) const;
 
   const std::shared_ptr<Ranks> ranks_;
   const std::vector<std::size_t> counts_;
   const std::size_t size_, own_;
+  const bool is_packed_;
   std::size_t elements_ = 0;
-  std::size_t pitch_ = 0;  // from message to message
+  std::size_t pitch_ = 0;  // from room to room
   std::size_t workspace_bytes_ = 0;
-  std::vector<Part> sends_, receives_;
+  Messages messages_;
 };
 
 }  // namespace traingraph::distributed

@@ -109,7 +109,7 @@ class Mpi final : public Transport {
     check("MPI_Comm_set_errhandler", call_.set_errhandler(ranks_, are_.errors_return));
     check("MPI_Comm_rank", call_.comm_rank(ranks_, &rank_));
     check("MPI_Comm_size", call_.comm_size(ranks_, &size_));
-    requests_.resize(2 * static_cast<std::size_t>(size_), are_.no_request);
+    requests_.resize(kOfRank * static_cast<std::size_t>(size_), are_.no_request);
     char version[8192] = {};  // the longest of any library
     int length = 0;
     call_.library_version(version, &length);
@@ -120,18 +120,24 @@ class Mpi final : public Transport {
   int size() const { return size_; }
   std::string engine() const override { return engine_; }
 
-  void exchange(const Header& own, std::span<const Part> sends,
-                std::span<const Part> receives) override {
-    std::size_t longest = 0;
-    for (const Part& part : sends) longest = std::max(longest, part.length);
-    for (const Part& part : receives) longest = std::max(longest, part.length);
-    for (std::size_t first = 0; first < longest; first += kMostBytes) {
-      post(sends, receives, first);
-      wait(receives);
-      for (std::size_t r = 0; first == 0 && r < receives.size(); ++r) {
-        if (receives[r].length != 0) check_agrees(static_cast<int>(r), receives[r].bytes, own);
-      }
+  void exchange(const Header& own, Messages& messages) override {
+    std::ranges::fill(messages.headers, own);
+    own_ = own;
+    for (int other = 0; other < size_; ++other) {
+      if (other == rank_) continue;
+      const auto r = static_cast<std::size_t>(other);
+      receive(other, &messages.headers[r], sizeof(Header), request(r, 0));
+      send(other, &own_, sizeof(Header), request(r, 1));
     }
+    std::size_t longest = 0;
+    for (const Part& part : messages.sends) longest = std::max(longest, part.length);
+    for (const Part& part : messages.receives) longest = std::max(longest, part.length);
+    std::size_t first = 0;
+    do {
+      post(messages, first);
+      wait(messages);
+      first += kMostBytes;
+    } while (first < longest);
   }
 
   void tell_failed(int rank) noexcept override {
@@ -161,11 +167,9 @@ class Mpi final : public Transport {
     std::vector<Header> told(static_cast<std::size_t>(size_));
     for (int other = 0; other < size_; ++other) {
       if (other == rank_) continue;
-      const std::size_t place = 2 * static_cast<std::size_t>(other);
-      call_.irecv(&told[place / 2], sizeof(Header), are_.byte, other, kTag, ranks_,
-                  &requests_[place]);
-      call_.isend(&failure_, sizeof failure_, are_.byte, other, kTag, ranks_,
-                  &requests_[place + 1]);
+      const auto r = static_cast<std::size_t>(other);
+      call_.irecv(&told[r], sizeof(Header), are_.byte, other, kTag, ranks_, request(r, 0));
+      call_.isend(&failure_, sizeof failure_, are_.byte, other, kTag, ranks_, request(r, 1));
     }
     const auto count = static_cast<int>(requests_.size());
     int done = 0;
@@ -203,44 +207,68 @@ class Mpi final : public Transport {
                            " but got: " + text);
   }
 
-  void post(std::span<const Part> sends, std::span<const Part> receives, std::size_t first) {
-    for (std::size_t r = 0; r < sends.size(); ++r) {
-      const auto rest = [first](const Part& part) {
-        return static_cast<int>(std::min(part.length - std::min(first, part.length), kMostBytes));
-      };
+  Handle* request(std::size_t rank, std::size_t k) { return &requests_[kOfRank * rank + k]; }
+
+  void receive(int other, void* bytes, std::size_t length, Handle* request) {
+    check("MPI_Irecv",
+          call_.irecv(bytes, static_cast<int>(length), are_.byte, other, kTag, ranks_, request));
+  }
+
+  void send(int other, const void* bytes, std::size_t length, Handle* request) {
+    check("MPI_Isend",
+          call_.isend(bytes, static_cast<int>(length), are_.byte, other, kTag, ranks_, request));
+  }
+
+  void post(const Messages& messages, std::size_t first) {
+    const auto rest = [first](const Part& part) {
+      return std::min(part.length - std::min(first, part.length), kMostBytes);
+    };
+    for (std::size_t r = 0; r < messages.sends.size(); ++r) {
+      const Part &sent = messages.sends[r], &received = messages.receives[r];
       const auto other = static_cast<int>(r);
-      if (const int bytes = rest(receives[r]); bytes != 0) {
-        check("MPI_Irecv", call_.irecv(receives[r].bytes + first, bytes, are_.byte, other, kTag,
-                                       ranks_, &requests_[2 * r]));
+      if (const std::size_t bytes = rest(received); bytes != 0) {
+        receive(other, received.bytes + first, bytes, request(r, 2));
       }
-      if (const int bytes = rest(sends[r]); bytes != 0) {
-        check("MPI_Isend", call_.isend(sends[r].bytes + first, bytes, are_.byte, other, kTag,
-                                       ranks_, &requests_[2 * r + 1]));
+      if (const std::size_t bytes = rest(sent); bytes != 0) {
+        send(other, sent.bytes + first, bytes, request(r, 3));
       }
     }
   }
 
-  void wait(std::span<const Part> receives) {
+  // Bytes of another call may be too many: what the headers say comes first.
+  void check_headers(const Messages& messages) const {
+    for (std::size_t r = 0; r < messages.headers.size(); ++r) {
+      check_agrees(r, messages.headers[r], own_);
+    }
+  }
+
+  void wait(const Messages& messages) {
     const Clock::time_point start = Clock::now();
     Clock::time_point asked = start;
     for (int round = 1, done = 0;; ++round) {
-      check("MPI_Testall", call_.testall(static_cast<int>(requests_.size()), requests_.data(),
-                                         &done, are_.ignored_statuses));
+      const int code = call_.testall(static_cast<int>(requests_.size()), requests_.data(), &done,
+                                     are_.ignored_statuses);
+      if (code != 0 || done != 0) check_headers(messages);
+      check("MPI_Testall", code);
       if (done != 0) return;
       if (round % 64 != 0) continue;
       std::this_thread::yield();
       const Clock::time_point now = Clock::now();
-      if (now - start > limit_) fail_of_silent(receives);
+      if (now - start > limit_) fail_of_silent();
       if (now - asked < kMoment) continue;
       asked = now;
+      check_headers(messages);
       check_interruption();
     }
   }
 
-  [[noreturn]] void fail_of_silent(std::span<const Part> receives) const {
+  [[noreturn]] void fail_of_silent() const {
     std::string silent;
-    for (std::size_t r = 0; r < receives.size(); ++r) {
-      if (requests_[2 * r] == are_.no_request && requests_[2 * r + 1] == are_.no_request) continue;
+    for (int r = 0; r < size_; ++r) {
+      const auto first = requests_.begin() + static_cast<std::ptrdiff_t>(kOfRank) * r;
+      if (std::all_of(first, first + kOfRank, [&](Handle one) { return one == are_.no_request; })) {
+        continue;
+      }
       silent += (silent.empty() ? "" : ", ") + std::to_string(r);
     }
     throw DistributedError("[distributed] expected all ranks to go on but rank " + silent +
@@ -255,8 +283,10 @@ class Mpi final : public Transport {
   Handle ranks_ = {};
   int rank_ = 0, size_ = 1;
   std::string engine_;
-  Header failure_;
-  std::vector<Handle> requests_;  // receives and sends by rank
+  Header own_, failure_;
+  // By rank: a header and bytes, received and sent.
+  static constexpr std::size_t kOfRank = 4;
+  std::vector<Handle> requests_;
 };
 
 // Ranks that are ended with the process.

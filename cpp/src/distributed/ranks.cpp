@@ -46,7 +46,7 @@ std::shared_ptr<Ranks> ranks_numbered(int number) {
 }
 
 void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
-                     std::span<const Part> sends, std::span<const Part> receives) {
+                     Messages& messages) {
   const std::lock_guard lock(mutex_);
   if (is_broken_) {
     throw DistributedError(why_ +
@@ -54,11 +54,8 @@ void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int
                            "checkpoint");
   }
   const Header header{static_cast<std::uint64_t>(call) << 56 | ++calls_, bytes, rows, all_rows};
-  for (const Part& part : sends) {
-    if (part.length != 0) std::memcpy(part.bytes, &header, sizeof header);
-  }
   try {
-    transport_->exchange(header, sends, receives);
+    transport_->exchange(header, messages);
   } catch (const Error& error) {
     why_ = error.what();
     is_broken_ = true;
@@ -99,22 +96,16 @@ std::string Ranks::failure() noexcept {
 }
 
 std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {
-  const auto count = static_cast<std::size_t>(size_);
-  const std::size_t length = sizeof(Header) + mine.size();
-  std::vector<std::byte> room(count * length), all(count * mine.size());
-  std::vector<Part> sends(count), receives(count);
-  std::byte* const own = room.data() + static_cast<std::size_t>(rank_) * length;
-  if (!mine.empty()) std::memcpy(own + sizeof(Header), mine.data(), mine.size());
+  const auto count = static_cast<std::size_t>(size_), own = static_cast<std::size_t>(rank_);
+  std::vector<std::byte> all(count * mine.size());
+  Messages messages(count);
+  std::ranges::copy(mine, all.data() + own * mine.size());
   for (std::size_t r = 0; r < count; ++r) {
-    if (static_cast<int>(r) == rank_) continue;
-    sends[r] = {own, length};
-    receives[r] = {room.data() + r * length, length};
+    if (r == own) continue;
+    messages.sends[r] = {all.data() + own * mine.size(), mine.size()};
+    messages.receives[r] = {all.data() + r * mine.size(), mine.size()};
   }
-  if (size_ > 1) exchange(Call::all_gather, mine.size(), 0, 0, sends, receives);
-  for (std::size_t r = 0; r < count && !mine.empty(); ++r) {
-    std::memcpy(all.data() + r * mine.size(), room.data() + r * length + sizeof(Header),
-                mine.size());
-  }
+  if (size_ > 1) exchange(Call::all_gather, mine.size(), 0, 0, messages);
   return all;
 }
 
@@ -135,29 +126,12 @@ std::vector<std::string> Ranks::all_texts(const std::string& mine) {
 }
 
 void Ranks::broadcast(std::span<std::byte> bytes) {
-  const auto count = static_cast<std::size_t>(size_);
-  std::vector<std::byte> room(sizeof(Header) + bytes.size()), nothing(count * sizeof(Header));
-  std::vector<Part> sends(count), receives(count);
-  // The others answer with headers, so that a rank that is elsewhere is found here.
-  const auto empty = [&](std::size_t r) {
-    return Part{nothing.data() + r * sizeof(Header), sizeof(Header)};
-  };
-  if (!bytes.empty() && rank_ == 0) {
-    std::memcpy(room.data() + sizeof(Header), bytes.data(), bytes.size());
+  Messages messages(static_cast<std::size_t>(size_));
+  if (rank_ != 0) messages.receives[0] = {bytes.data(), bytes.size()};
+  for (std::size_t r = 1; rank_ == 0 && r < messages.sends.size(); ++r) {
+    messages.sends[r] = {bytes.data(), bytes.size()};
   }
-  for (std::size_t r = 0; r < count; ++r) {
-    if (rank_ == 0 && r != 0) {
-      sends[r] = {room.data(), room.size()};
-      receives[r] = empty(r);
-    } else if (rank_ != 0 && r == 0) {
-      sends[r] = empty(r);
-      receives[r] = {room.data(), room.size()};
-    }
-  }
-  if (size_ > 1) exchange(Call::all_gather, bytes.size(), 0, 0, sends, receives);
-  if (!bytes.empty() && rank_ != 0) {
-    std::memcpy(bytes.data(), room.data() + sizeof(Header), bytes.size());
-  }
+  if (size_ > 1) exchange(Call::all_gather, bytes.size(), 0, 0, messages);
 }
 
 void Ranks::add(std::span<double> numbers) {

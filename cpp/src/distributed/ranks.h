@@ -34,10 +34,9 @@ class Ranks final : public Peers {
   std::string engine() const { return transport_ == nullptr ? "none" : transport_->engine(); }
   int number() const { return number_; }
 
-  // Parts begin with room for a header, which this writes. By rank; the own ones are empty. Returns
-  // the header as it was sent. Allocates nothing.
+  // Allocates nothing.
   void exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
-                std::span<const Part> sends, std::span<const Part> receives);
+                Messages& messages);
   // The bytes of all ranks behind each other; each has as many.
   std::vector<std::byte> all_gather(std::span<const std::byte> mine);
   // Bytes, too.

@@ -81,6 +81,24 @@ std::ptrdiff_t went(std::ptrdiff_t count) {
   return is_of_waiting(errno) ? 0 : -1;
 }
 
+msghdr message_of(std::span<iovec> pieces) {
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = static_cast<decltype(message.msg_iovlen)>(pieces.size());
+  return message;
+}
+
+std::ptrdiff_t taken_off(std::span<iovec> pieces, std::ptrdiff_t count) {
+  auto rest = static_cast<std::size_t>(std::max<std::ptrdiff_t>(count, 0));
+  for (iovec& piece : pieces) {
+    const std::size_t taken = std::min(rest, piece.iov_len);
+    piece.iov_base = static_cast<std::byte*>(piece.iov_base) + taken;
+    piece.iov_len -= taken;
+    rest -= taken;
+  }
+  return count;
+}
+
 }  // namespace
 
 Socket& Socket::operator=(Socket&& other) noexcept {
@@ -164,43 +182,43 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline, std::str
   return {};
 }
 
-std::ptrdiff_t send_some(const Socket& socket, const std::byte* bytes, std::size_t length) {
+std::ptrdiff_t send_some(const Socket& socket, std::span<iovec> pieces) {
 #ifdef MSG_NOSIGNAL
   constexpr int kFlags = MSG_NOSIGNAL;
 #else
   constexpr int kFlags = 0;
 #endif
-  return went(send(socket.descriptor(), bytes, length, kFlags));
+  const msghdr message = message_of(pieces);
+  return taken_off(pieces, went(sendmsg(socket.descriptor(), &message, kFlags)));
 }
 
-std::ptrdiff_t receive_some(const Socket& socket, std::byte* bytes, std::size_t length) {
-  const std::ptrdiff_t count = recv(socket.descriptor(), bytes, length, 0);
-  return count == 0 ? -1 : went(count);
+std::ptrdiff_t receive_some(const Socket& socket, std::span<iovec> pieces) {
+  msghdr message = message_of(pieces);
+  const std::ptrdiff_t count = recvmsg(socket.descriptor(), &message, 0);
+  return taken_off(pieces, count == 0 ? -1 : went(count));
 }
 
-std::ptrdiff_t peek_some(const Socket& socket, std::byte* bytes, std::size_t length) {
-  const std::ptrdiff_t count = recv(socket.descriptor(), bytes, length, MSG_PEEK);
+std::ptrdiff_t peek_some(const Socket& socket, std::span<std::byte> bytes) {
+  const std::ptrdiff_t count = recv(socket.descriptor(), bytes.data(), bytes.size(), MSG_PEEK);
   return count == 0 ? -1 : went(count);
 }
 
 bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const std::ptrdiff_t count = send_some(socket, bytes.data() + done, bytes.size() - done);
+  iovec rest{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  while (rest.iov_len != 0) {
+    const std::ptrdiff_t count = send_some(socket, {&rest, 1});
     if (count < 0 || Clock::now() > deadline) return false;
     if (count == 0) wait_for(socket, POLLOUT);
-    done += static_cast<std::size_t>(count);
   }
   return true;
 }
 
 bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const std::ptrdiff_t count = receive_some(socket, bytes.data() + done, bytes.size() - done);
+  iovec rest{bytes.data(), bytes.size()};
+  while (rest.iov_len != 0) {
+    const std::ptrdiff_t count = receive_some(socket, {&rest, 1});
     if (count < 0 || Clock::now() > deadline) return false;
     if (count == 0) wait_for(socket, POLLIN);
-    done += static_cast<std::size_t>(count);
   }
   return true;
 }

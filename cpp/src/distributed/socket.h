@@ -1,6 +1,8 @@
 // TCP sockets that never block for longer than a limit.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,11 +43,12 @@ Socket connect_to(const Address& address, Clock::time_point deadline);
 // Invalid where nobody has come before the deadline. `host` receives where it comes from.
 Socket accept_from(const Socket& listening, Clock::time_point deadline, std::string& host);
 
-// Return what went, 0 for none now, or -1 where the other end is closed or broken.
-std::ptrdiff_t send_some(const Socket& socket, const std::byte* bytes, std::size_t length);
-std::ptrdiff_t receive_some(const Socket& socket, std::byte* bytes, std::size_t length);
+// Take what went off the pieces. Return how much it was, 0 for none now, or -1 where the other end
+// is closed or broken.
+std::ptrdiff_t send_some(const Socket& socket, std::span<iovec> pieces);
+std::ptrdiff_t receive_some(const Socket& socket, std::span<iovec> pieces);
 // As receive_some, and the bytes are received again later.
-std::ptrdiff_t peek_some(const Socket& socket, std::byte* bytes, std::size_t length);
+std::ptrdiff_t peek_some(const Socket& socket, std::span<std::byte> bytes);
 // All of it before the deadline, or false.
 bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline);
 bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline);

@@ -19,8 +19,14 @@ constexpr int kWaited = 20;  // milliseconds, of one wait
 constexpr std::size_t kLong = 65536;
 
 template <class T>
-Part part_of(T& value) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof value};
+iovec piece_of(T& value) {
+  return {&value, sizeof value};
+}
+
+std::size_t length_of(std::span<const iovec> pieces) {
+  std::size_t sum = 0;
+  for (const iovec& piece : pieces) sum += piece.iov_len;
+  return sum;
 }
 
 std::string text_of_failure(std::size_t rank, const std::string& how) {
@@ -64,74 +70,69 @@ void Sockets::find_readable() {
   }
 }
 
-bool Sockets::Line::reads(const Part& message) const {
-  return process != 0 && message.length >= kLong;
+bool Sockets::Line::reads(const Part& part) const { return process != 0 && part.length >= kLong; }
+
+bool Sockets::Line::has_message() const { return length_of({receives.data(), 2}) == 0; }
+
+std::span<iovec> Sockets::Line::sent_now() { return std::span(sends).first(has_message() ? 3 : 2); }
+
+bool Sockets::Line::has_sent() { return length_of(sent_now()) == 0; }
+
+bool Sockets::Line::has_received() const { return length_of(receives) == 0; }
+
+bool Sockets::Line::is_amid() const {
+  const std::size_t left = length_of({sends.data(), 2}), of_answer = sends[2].iov_len;
+  return (left != 0 && left != message) || (of_answer != 0 && of_answer != sizeof answer);
 }
 
-void Sockets::Line::begin(const Header& own, const Part& send, const Part& receive) {
-  told = {own.call, own.bytes, reinterpret_cast<std::uintptr_t>(send.bytes)};
-  std::memcpy(is_read.data(), &own, kAgreed);
-  sends = {reads(send) ? part_of(told) : send, reads(receive) ? part_of(is_read) : Part()};
-  receives = {reads(receive) ? part_of(heard) : receive, reads(send) ? part_of(was_read) : Part()};
-  sending = receiving = sent = received = 0;
-}
-
-bool Sockets::Line::has_sent() const {
-  return sending == sends.size() || sends[sending].length == 0 || sending > receiving;
-}
-
-bool Sockets::Line::has_received() const {
-  return receiving == receives.size() || receives[receiving].length == 0;
-}
-
-bool Sockets::send_to(Line& line) {
-  const Part& piece = line.sends[line.sending];
-  const std::ptrdiff_t count =
-      send_some(line.socket, piece.bytes + line.sent, piece.length - line.sent);
-  // Of a connection that is closed what was sent before is still read.
-  if (count <= 0) return false;
-  line.sent += static_cast<std::size_t>(count);
-  if (line.sent == piece.length) {
-    ++line.sending;
-    line.sent = 0;
-  }
-  return true;
-}
-
-bool Sockets::receive_from(std::size_t rank, const Part& message, const Header& own) {
+void Sockets::begin(const Header& own, std::size_t rank, Messages& messages) {
   Line& line = lines_[rank];
-  const Part& piece = line.receives[line.receiving];
-  const std::size_t before = line.received;
-  const std::ptrdiff_t count =
-      receive_some(line.socket, piece.bytes + before, piece.length - before);
+  if (!line.socket.is_open()) return;
+  const Part &send = messages.sends[rank], &receive = messages.receives[rank];
+  line.told_place = reinterpret_cast<std::uintptr_t>(send.bytes);
+  line.answer = own;
+  line.sends = {piece_of(line.answer),
+                line.reads(send) ? piece_of(line.told_place) : iovec{send.bytes, send.length},
+                line.reads(receive) ? piece_of(line.answer) : iovec{}};
+  line.receives = {
+      piece_of(messages.headers[rank]),
+      line.reads(receive) ? piece_of(line.heard_place) : iovec{receive.bytes, receive.length},
+      line.reads(send) ? piece_of(line.heard_answer) : iovec{}};
+  line.message = length_of({line.sends.data(), 2});
+}
+
+bool Sockets::receive_from(std::size_t rank, const Header& own, Messages& messages) {
+  Line& line = lines_[rank];
+  const auto received = [&](std::size_t k) { return sizeof(Header) - line.receives[k].iov_len; };
+  const std::size_t before = received(0);
+  const bool had_message = line.has_message();
+  const std::ptrdiff_t count = receive_some(line.socket, line.receives);
   if (count == 0) return false;
   if (count < 0) fail_of(rank, "has ended");
-  line.received += static_cast<std::size_t>(count);
   // As soon as they are there: of another call there may be fewer bytes.
-  if (before < kAgreed && line.received >= kAgreed) {
-    check_agrees(static_cast<int>(rank), piece.bytes, own);
-  }
-  if (line.received < piece.length) return true;
-  if (line.receiving == 0 && line.reads(message) &&
-      !read_process(line.process, line.heard.place, message.bytes, message.length)) {
+  if (before < kAgreed && received(0) >= kAgreed) check_agrees(rank, messages.headers[rank], own);
+  const Part& part = messages.receives[rank];
+  if (!had_message && line.has_message() && line.reads(part) &&
+      !read_process(line.process, line.heard_place, part.bytes, part.length)) {
     fail_of(rank, "has ended");
   }
-  ++line.receiving;
-  line.received = 0;
+  if (line.has_received() && line.reads(messages.sends[rank])) {
+    check_agrees(rank, line.heard_answer, own);
+  }
   return true;
 }
 
-void Sockets::exchange(const Header& own, std::span<const Part> sends,
-                       std::span<const Part> receives) {
-  for (std::size_t r = 0; r < lines_.size(); ++r) lines_[r].begin(own, sends[r], receives[r]);
+void Sockets::exchange(const Header& own, Messages& messages) {
+  for (std::size_t r = 0; r < lines_.size(); ++r) begin(own, r, messages);
   Clock::time_point last = Clock::now();
   while (true) {
     bool moved = false;
     std::size_t behind = lines_.size();  // a rank that is not done
     for (std::size_t r = 0; r < lines_.size(); ++r) {
       Line& line = lines_[r];
-      if (!line.has_sent()) moved = send_to(line) || moved;
-      if (!line.has_received()) moved = receive_from(r, receives[r], own) || moved;
+      // Of a connection that is closed what was sent before is still read.
+      if (!line.has_sent()) moved = send_some(line.socket, line.sent_now()) > 0 || moved;
+      if (!line.has_received()) moved = receive_from(r, own, messages) || moved;
       if (!line.has_sent() || !line.has_received()) behind = r;
     }
     if (behind == lines_.size()) return;
@@ -152,7 +153,7 @@ std::string Sockets::failure() {
     if (!lines_[r].socket.is_open()) continue;
     Header header;
     const std::ptrdiff_t count =
-        peek_some(lines_[r].socket, reinterpret_cast<std::byte*>(&header), sizeof header);
+        peek_some(lines_[r].socket, std::as_writable_bytes(std::span(&header, 1)));
     if (count < 0) return text_of_failure(r, "has ended");
     if (count == sizeof header && header.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
       return text_of_failure(header.bytes, "has ended or failed");
@@ -178,11 +179,12 @@ void Sockets::fail_of(std::size_t rank, const std::string& how) {
 
 void Sockets::tell_failed(int rank) noexcept {
   const auto failed = static_cast<std::size_t>(rank);
-  const Header header{static_cast<std::uint64_t>(Call::failed) << 56, failed};
+  Header header{static_cast<std::uint64_t>(Call::failed) << 56, failed};
   for (std::size_t r = 0; r < lines_.size(); ++r) {
     const Line& line = lines_[r];
-    if (r == failed || !line.socket.is_open() || line.sent != 0) continue;  // amid a message
-    send_some(line.socket, reinterpret_cast<const std::byte*>(&header), sizeof header);
+    if (r == failed || !line.socket.is_open() || line.is_amid()) continue;
+    iovec rest = piece_of(header);
+    send_some(line.socket, {&rest, 1});
   }
 }
 

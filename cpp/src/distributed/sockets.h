@@ -21,39 +21,37 @@ class Sockets final : public Transport {
   ~Sockets() override;
 
   std::string engine() const override { return "sockets"; }
-  void exchange(const Header& own, std::span<const Part> sends,
-                std::span<const Part> receives) override;
+  void exchange(const Header& own, Messages& messages) override;
   std::string failure() override;
   // Not those who are in the middle of a message of this one.
   void tell_failed(int rank) noexcept override;
 
  private:
-  // In place of a long message: where it is.
-  struct Notice {
-    std::uint64_t call = 0, bytes = 0;  // as in the header
-    std::uint64_t place = 0;
-  };
-  // With one rank: the message, or its notice, and then that the other's message was read.
+  // A header, then bytes or the place of a long message, then the answer that it was read.
+  using Pieces = std::array<iovec, 3>;
+  // With one rank.
   struct Line {
     Socket socket;
     std::int64_t process = 0;  // of one whose memory is read, or 0
-    Notice told, heard;
-    std::array<std::byte, kAgreed> is_read{}, was_read{};  // answers
-    std::array<Part, 2> sends, receives;
-    std::size_t sending = 0, receiving = 0;  // the pieces
-    std::size_t sent = 0, received = 0;      // bytes of them
+    std::uint64_t told_place = 0, heard_place = 0;
+    Header answer, heard_answer;
+    Pieces sends, receives;
+    std::size_t message = 0;  // bytes before the answer that are sent
 
-    void begin(const Header& own, const Part& send, const Part& receive);
-    // Nothing may be sent now: all of it went, or what is to be read has not come.
-    bool has_sent() const;
+    bool reads(const Part& part) const;
+    bool has_message() const;  // received
+    // What may be sent now: an answer behind the message that it answers.
+    std::span<iovec> sent_now();
+    bool has_sent();
     bool has_received() const;
-    bool reads(const Part& message) const;
+    // In the middle of a message or an answer.
+    bool is_amid() const;
   };
 
   void find_readable();
-  // Whether anything went. Raise for a rank that has ended, or is elsewhere.
-  bool send_to(Line& line);
-  bool receive_from(std::size_t rank, const Part& message, const Header& own);
+  void begin(const Header& own, std::size_t rank, Messages& messages);
+  // Whether anything came. Raises for a rank that has ended, or is elsewhere.
+  bool receive_from(std::size_t rank, const Header& own, Messages& messages);
   void wait();
   [[noreturn]] void fail_of(std::size_t rank, const std::string& how);
 

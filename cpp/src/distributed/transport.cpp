@@ -14,18 +14,15 @@ std::string to_string(const Header& header) {
          std::to_string(number) + " of " + std::to_string(header.bytes) + " bytes";
 }
 
-void check_agrees(int rank, const std::byte* sent, const Header& own) {
-  if (std::memcmp(sent, &own, kAgreed) == 0) return;
-  Header theirs;
-  std::memcpy(&theirs.call, sent, sizeof theirs.call);
-  std::memcpy(&theirs.bytes, sent + sizeof theirs.call, sizeof theirs.bytes);
-  if (theirs.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
+void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
+  if (std::memcmp(&sent, &own, kAgreed) == 0) return;
+  if (sent.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
     throw DistributedError("[distributed] expected all ranks to go on but rank " +
-                           std::to_string(theirs.bytes) + " has ended or failed, as rank " +
+                           std::to_string(sent.bytes) + " has ended or failed, as rank " +
                            std::to_string(rank) + " says");
   }
   throw DistributedError("[distributed] expected " + to_string(own) + " of rank " +
-                         std::to_string(rank) + " but got " + to_string(theirs) +
+                         std::to_string(rank) + " but got " + to_string(sent) +
                          ": every rank has to make the same calls in the same order");
 }
 

@@ -3,8 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
+#include <vector>
 
 namespace traingraph::distributed {
 
@@ -21,26 +21,33 @@ struct Header {
 };
 inline constexpr std::size_t kAgreed = 16;
 
-// A message, its header included.
+// Bytes behind a header, or none.
 struct Part {
   std::byte* bytes = nullptr;
   std::size_t length = 0;
 };
 
+// What one rank sends to the others and receives from them, by their places; the own ones are
+// empty.
+struct Messages {
+  explicit Messages(std::size_t ranks) : sends(ranks), receives(ranks), headers(ranks) {}
+  std::vector<Part> sends, receives;
+  std::vector<Header> headers;  // that were received
+};
+
 // "all_gather 3 of 16 bytes".
 std::string to_string(const Header& header);
 // Raises DistributedError where what a rank has sent belongs to another call than `own`.
-void check_agrees(int rank, const std::byte* sent, const Header& own);
+void check_agrees(std::size_t rank, const Header& sent, const Header& own);
 
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string engine() const = 0;
-  // Sends parts to the ranks of their places and receives others from them, all at once; an empty
-  // part is none. Returns when all of it is done, and allocates nothing. Raises DistributedError
-  // for a rank that has ended, that is silent for longer than the limit, or that is elsewhere.
-  virtual void exchange(const Header& own, std::span<const Part> sends,
-                        std::span<const Part> receives) = 0;
+  // Sends its header and a part to each other rank and receives theirs, all at once. Returns when
+  // all of it is done, and allocates nothing. Raises DistributedError for a rank that has ended,
+  // that is silent for longer than the limit, or that is elsewhere.
+  virtual void exchange(const Header& own, Messages& messages) = 0;
   // What has ended another rank, or nothing, without waiting; between exchanges. An engine whose
   // launcher ends all ranks has nothing to tell.
   virtual std::string failure() { return {}; }
