@@ -60,7 +60,7 @@ class Fit {
       }
       ask(epoch);
       take_from_first_rank(state_, place_.ended, graph_.optimizer().get());
-      go_to_next_epoch();
+      go_to_next_epoch(epoch);
     }
     // The last moment in which Ctrl-C finds a place to go on from.
     keeping_place("", [this] {
@@ -214,12 +214,7 @@ class Fit {
       place_.epoch_rate = used->learning_rate();
     }
     epoch.learning_rate = place_.epoch_rate.value_or(0);
-    if (goes_on) {
-      progress_.epochs.push_back(epoch);
-      know_all_steps();
-    } else {
-      keep_place();
-    }
+    goes_on ? know_all_steps() : keep_place();
     return goes_on;
   }
 
@@ -271,7 +266,7 @@ class Fit {
     keeping_place(" in the validation",
                   [&] { found = evaluate_samples(state_, *validation_, scoring()); });
     if (found) {
-      epoch.validation = progress_.epochs.back().validation = std::move(found);
+      epoch.validation = std::move(found);
       return true;
     }
     keep_place();
@@ -296,11 +291,13 @@ class Fit {
     });
   }
 
-  void go_to_next_epoch() {
+  // Only now it is listed: one that was interrupted before is in the list of the fit that goes on.
+  void go_to_next_epoch(const Epoch& epoch) {
     move_to_next_epoch(place_);
+    progress_.epochs.push_back(epoch);
     // Without callbacks nothing but what ends the next epoch needs to know.
     if (arguments_.callbacks.empty() && !arguments_.on_epoch) return;
-    keep_place();
+    keeping_place("", [this] { keep_place(); });
     save_all();
   }
 
