@@ -141,8 +141,14 @@ def test_best_weights_that_were_put_back_are_none_to_go_on_from() -> None:
         "validation": VALIDATION,
     }
     network.fit(X, Y, epochs=2, **given)
-    with pytest.raises(ValueError, match="stands in a fit to go on with but it stands in none"):
+    text = (
+        "[fit] expected a graph with the last weights of the fit to go on with but other ones, as "
+        "the best of an EarlyStopping, were put back when it ended after epoch 2; pass the path of "
+        "its Checkpoint as resume, or, to train on from these weights, first_epoch=3 without resume"
+    )
+    with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):
         network.fit(X, Y, epochs=3, resume=True, **given)
+    assert [epoch.number for epoch in network.fit(X, Y, epochs=3, first_epoch=3, **given)] == [3]
 
 
 # --- what the call says --------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a fit cannot use is refused before its first step; what fails later names step and epoch."""
 
 import functools
+import itertools
 import re
 import sys
 import warnings
@@ -74,7 +75,9 @@ def test_files_of_a_folder_that_is_gone_name_step_and_epoch(make: Any, tmp_path:
         network.fit(*TRAINED, epochs=3, callbacks=[lambda _: folder.rmdir(), make(folder / "f")])
     assert str(error.value).endswith("No such file or directory after step 5 of epoch 1")
     assert error.value.filename == str(folder / "f")
-    assert [epoch.number for epoch in error.value.epochs] == [1]
+    # A checkpoint is written when all have heard of the epoch.
+    has_heard = make is FILES[0]
+    assert [epoch.number for epoch in error.value.epochs] == ([1] if has_heard else [])
 
 
 def test_a_save_amid_an_epoch_names_its_step(tmp_path: Path) -> None:
@@ -108,6 +111,70 @@ def test_two_callbacks_do_not_write_one_file(tmp_path: Path) -> None:
         callbacks = [getattr(tg, first)(path=path), getattr(tg, second)(path=again)]
         text = f"[{second}] expected a file of its own but got '{again}', which another callback"
         refused({"callbacks": callbacks}, text)
+
+
+def test_one_file_may_be_spelled_in_many_ways(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to("chain")
+    (tmp_path / "chain").symlink_to("one")
+    spellings = ["one", "./one", tmp_path / "one", tmp_path / "folder" / "one", "link"]
+    makers = [tg.CSVLog, tg.Checkpoint]
+
+    def check(spellings: list[Any]) -> None:
+        for one, other in itertools.permutations(spellings, 2):
+            for first, second in itertools.product(makers, makers):
+                text = f"[{second.__name__}] expected a file of its own but got '{other}'"
+                refused({"callbacks": [first(path=one), second(path=other)]}, text)
+
+    check(spellings)
+    assert not (tmp_path / "one").exists()
+    # Nor when it is there, where it may have two names.
+    (tmp_path / "one").touch()
+    (tmp_path / "name").hardlink_to(tmp_path / "one")
+    check([*spellings, "name"])
+    model().fit(*TRAINED, callbacks=[tg.CSVLog(path="one"), tg.Checkpoint(path="other")])
+
+
+def test_a_checkpoint_replaces_only_checkpoints(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    foreign = tmp_path / "foreign"
+    pytest.importorskip("safetensors.numpy").save_file({"w": np.zeros(3)}, foreign)
+    for content in (b"a,b\n1,2\n", b"import os\n", bytes(100), foreign.read_bytes()):
+        path.write_bytes(content)
+        text = f"[Checkpoint] expected a checkpoint to replace, or no file, but got '{path}', a "
+        refused({"callbacks": [tg.Checkpoint(path=path)]}, text)
+        assert path.read_bytes() == content
+    path.write_bytes(b"")
+    for _ in range(2):  # an empty file, and its own
+        model().fit(*TRAINED, callbacks=[tg.Checkpoint(path=path)])
+    inference = nn.model([nn.dense(3)], input=5)
+    inference.save(path)
+    model().fit(*TRAINED, callbacks=[tg.Checkpoint(path=path)])
+
+
+def test_a_checkpoint_that_was_written_anew_is_one(tmp_path: Path) -> None:
+    """By a program that leaves out what the file says of itself."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "run"
+    file = tg.Checkpoint(path=path)
+    model().fit(*TRAINED, callbacks=[file])
+    safetensors.save_file(safetensors.load_file(path), path)
+    assert len(model().fit(*TRAINED, epochs=2, callbacks=[file], resume=path)) == 1
+
+
+def test_two_early_stoppings_do_not_restore() -> None:
+    stops = [tg.EarlyStopping(patience=2), tg.EarlyStopping(patience=2, min_delta=0.5)]
+    text = (
+        "[fit] expected one EarlyStopping that restores the best weights but got 2: "
+        "EarlyStopping(monitor='loss'), EarlyStopping(monitor='loss', min_delta=0.5); pass "
+        "restores_best=False to all others"
+    )
+    refused({"callbacks": stops}, text)
+    stops[0] = tg.EarlyStopping(patience=2, restores_best=False)
+    assert model().fit(*TRAINED, epochs=2, callbacks=stops)
 
 
 def test_metadata_that_is_the_librarys_is_refused_when_it_is_given() -> None:

@@ -20,7 +20,9 @@ def run(network: tg.MLCTrainingGraph, callbacks: list[Any], **given: Any) -> lis
 
 
 def stops() -> list[tg.EarlyStopping]:
-    return [tg.EarlyStopping(patience=9), tg.EarlyStopping(patience=9, monitor="accuracy")]
+    """The weights of the lowest loss stay."""
+    watching = tg.EarlyStopping(patience=9, monitor="accuracy", restores_best=False)
+    return [tg.EarlyStopping(patience=9), watching]
 
 
 def noting(heard: list[str], name: str) -> Callable[[tg.Epoch], None]:
@@ -101,8 +103,14 @@ def test_stoppings_that_change_places_keep_what_is_theirs(tmp_path: Path) -> Non
     [
         ([], "none"),
         (["accuracy"], "EarlyStopping(monitor='accuracy')"),
-        (["loss", "loss"], "EarlyStopping(monitor='loss'), EarlyStopping(monitor='loss')"),
-        (["loss", "top_2"], "EarlyStopping(monitor='loss'), EarlyStopping(monitor='top_2')"),
+        (
+            ["loss", "loss"],
+            "EarlyStopping(monitor='loss'), EarlyStopping(monitor='loss', restores_best=False)",
+        ),
+        (
+            ["loss", "top_2"],
+            "EarlyStopping(monitor='loss'), EarlyStopping(monitor='top_2', restores_best=False)",
+        ),
     ],
 )
 def test_other_callbacks_with_state_are_named(
@@ -115,7 +123,10 @@ def test_other_callbacks_with_state_are_named(
         f"on with has, but got {got}; pass the same, at any places among the others, or load the "
         "state and fit with first_epoch=2, which begins theirs anew"
     )
-    callbacks = [tg.EarlyStopping(patience=9, monitor=monitor) for monitor in monitors]
+    callbacks = [
+        tg.EarlyStopping(patience=9, monitor=monitor, restores_best=place == 0)
+        for place, monitor in enumerate(monitors)
+    ]
     rows = log.read_text()
     network = model()
     with pytest.raises(ValueError, match=f"^{re.escape(text)}$"):

@@ -123,6 +123,43 @@ def test_a_graph_that_has_gone_on_stands_in_no_fit(tmp_path: Path) -> None:
         network.fit(X, Y, epochs=4, resume=True)
 
 
+@pytest.mark.parametrize("where", ["callback", "validation"])
+@pytest.mark.parametrize("how", ["file", "graph"])
+def test_an_epoch_is_listed_once(where: str, how: str, tmp_path: Path) -> None:
+    """In the list of the run in which all callbacks have heard of it."""
+    network, path = model(), tmp_path / "run.safetensors"
+    others = 0
+
+    def press(epoch: tg.Epoch) -> None:
+        nonlocal others
+        others += 1
+        if others == 2 and where == "callback":
+            raise KeyboardInterrupt
+
+    given: dict[str, Any] = {"epochs": 4, "callbacks": [press], "validation": (X[70:], Y[70:])}
+    if where == "validation":
+        bad = Y[70:].copy()
+
+        def spoil(epoch: tg.Epoch) -> None:
+            bad[:] = 99
+
+        given |= {"callbacks": [press, spoil], "validation": (X[70:], bad)}
+    kind = KeyboardInterrupt if where == "callback" else ValueError
+    with pytest.raises(kind) as error:
+        network.fit(X, Y, **given)
+    if how == "file":
+        network.save(path)
+        network = model(seed=8)
+    given |= {"callbacks": [press], "validation": (X[70:], Y[70:])}
+    rest = network.fit(X, Y, resume=path if how == "file" else True, **given)
+    epochs = [*error.value.epochs, *rest]
+    assert [epoch.number for epoch in epochs] == [1, 2, 3, 4]
+    whole = model().fit(X, Y, epochs=4, validation=(X[70:], Y[70:]))
+    assert [(e.loss, e.steps, e.validation) for e in epochs] == [
+        (e.loss, e.steps, e.validation) for e in whole
+    ]
+
+
 # --- the last moment -----------------------------------------------------------------------------
 
 
@@ -314,6 +351,19 @@ def test_files_with_a_wrong_place_are_refused(tmp_path: Path) -> None:
         ({"fit.order": None}, "expected of the fit in '{}' 'fit.order' but got none"),
         ({"fit.other": one}, "no 'fit.other' but got one"),
         ({"fit.callbacks.1.waited": np.uint16(1)}, "of a type that tensors have but got U16"),
+        ({"fit.steps": np.int64(7)}, "'fit.steps' of at most 6 but got 7"),
+        ({"fit.steps": np.int64(0)}, "'fit.loss_count' of at most 0 but got 48"),
+        (
+            {"fit.steps": np.int64(0), "fit.loss_count": np.int64(0)},
+            "'fit.loss_sum' of 0, of no steps, but got ",
+        ),
+        ({"fit.loss_count": one}, "'fit.loss_count' of at least 3 but got 1"),
+        ({"fit.loss_count": np.int64(-5)}, "'fit.loss_count' of at least 0 but got -5"),
+        ({"fit.batch_size": np.int64(91)}, "'fit.batch_size' of at most 90 but got 91"),
+        ({"fit.batch_size": np.int64(0)}, "'fit.batch_size' of at least 1 but got 0"),
+        ({"fit.samples": np.int64(0)}, "'fit.batch_size' of at most 0 but got 16"),
+        ({"fit.learning_rate": np.float32(np.nan)}, "a finite 'fit.learning_rate' but got nan"),
+        ({"fit.epoch_rate": np.float32(np.inf)}, "a finite 'fit.epoch_rate' but got inf"),
     ]:
         file = {name: value for name, value in (good | changed).items() if value is not None}
         safetensors.save_file({name: np.asarray(value) for name, value in file.items()}, path)
@@ -324,17 +374,97 @@ def test_files_with_a_wrong_place_are_refused(tmp_path: Path) -> None:
         np.testing.assert_array_equal(network.predict(X), before)
 
 
+STRAY = [
+    ({"waited": np.int64(-1)}, "'fit.callbacks.1.waited' from 0 to 2 but got -1"),
+    ({"waited": np.int64(3)}, "'fit.callbacks.1.waited' from 0 to 2 but got 3"),
+    ({"waited": np.float32(1)}, "'fit.callbacks.1.waited' from 0 to 2 but got another type"),
+    ({"waited": None}, "'fit.callbacks.1.waited' from 0 to 2 but got none"),
+    ({"best_epoch": np.int64(9)}, "'fit.callbacks.1.best_epoch' from 0 to 2 but got 9"),
+    ({"best_epoch": np.int64(0)}, "'fit.callbacks.1.best' to be absent, without a best epoch, but"),
+    ({"of_validation": np.int64(2)}, "'fit.callbacks.1.of_validation' from 0 to 1 but got 2"),
+    ({"best": np.float64(np.nan)}, "'fit.callbacks.1.best' that is a number but got nan"),
+    ({"best": None}, "'fit.callbacks.1.best' of one float64 but got none"),
+]
+
+
+@pytest.mark.parametrize(("changed", "text"), STRAY, ids=range(len(STRAY)))
+def test_what_no_early_stopping_remembers_is_refused(
+    changed: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "run.safetensors"
+    interrupted().save(path)
+    file = safetensors.load_file(path)
+    for name, value in changed.items():
+        entry = f"fit.callbacks.1.{name}"
+        assert file.pop(entry).ndim == 0
+        if value is not None:
+            file[entry] = np.asarray(value)
+    safetensors.save_file(file, path)
+    network = model()
+    before = network.state()
+    stop = tg.EarlyStopping(patience=9)
+    text = re.escape(f"[fit] expected of the fit to go on with in '{path}' {text}")
+    with pytest.raises(ValueError, match=text):
+        network.fit(X, Y, epochs=4, callbacks=[stop], resume=path)
+    for name, values in network.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
+
+
+KEPT = "fit.callbacks.1.kept."
+STRAY_WEIGHTS = [
+    (
+        {"1.FullyConnected.biases": None},
+        "'1.FullyConnected.biases' of float32 (16,) but got none",
+    ),
+    ({"1.FullyConnected.biases": np.zeros((1, 4), np.float32)}, "(16,) but got float32 (1, 4)"),
+    ({"other": np.zeros(3, np.float32)}, "'other' to be absent but got it"),
+]
+
+
+@pytest.mark.parametrize(("changed", "text"), STRAY_WEIGHTS, ids=range(len(STRAY_WEIGHTS)))
+def test_best_weights_of_another_graph_are_refused(
+    changed: dict[str, Any], text: str, tmp_path: Path
+) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = tmp_path / "run.safetensors"
+    interrupted().save(path)
+    file = safetensors.load_file(path)
+    for name, value in changed.items():
+        file.pop(KEPT + name, None)
+        if value is not None:
+            file[KEPT + name] = value
+    safetensors.save_file(file, path)
+    with pytest.raises(ValueError, match=re.escape(text)) as error:
+        model().fit(X, Y, epochs=4, callbacks=[tg.EarlyStopping(patience=9)], resume=path)
+    assert not hasattr(error.value, "epochs")
+
+
+def test_a_loss_that_was_nan_goes_on_as_that(tmp_path: Path) -> None:
+    """The files of such fits are no damaged ones."""
+    path = tmp_path / "run.safetensors"
+    bad = X.copy()
+    bad[:] = np.nan
+    with pytest.raises(tg.NumericError, match="in step 1 of epoch 1"):
+        (network := model()).fit(bad, Y, epochs=2)
+    network.save(path)
+    with pytest.warns(RuntimeWarning, match="the loss is nan"):
+        (first, _) = model().fit(bad, Y, epochs=2, resume=path, on_nonfinite="warn")
+    assert np.isnan(first.loss)
+
+
 def test_a_place_behind_the_epoch_is_refused(tmp_path: Path) -> None:
     safetensors = pytest.importorskip("safetensors.numpy")
     path = tmp_path / "run.safetensors"
     interrupted().save(path)
     file = safetensors.load_file(path) | {"fit.steps": np.array(2**62)}
     safetensors.save_file(file, path)
+    text = re.escape(f"[load] expected of the fit in '{path}' 'fit.steps' of at most 6 but got 46")
     stop = tg.EarlyStopping(patience=9)
-    with pytest.raises(
-        ValueError, match="go on with of at most 6 steps in an epoch but got one af"
-    ):
+    with pytest.raises(ValueError, match=text):
         model().fit(X, Y, epochs=4, callbacks=[stop], resume=path)
+    with pytest.raises(ValueError, match=text):
+        model().load(path)
 
 
 def test_metadata_is_kept(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -462,7 +463,7 @@ NamedData ExecutableGraph::copy_state() const {
 }
 
 void ExecutableGraph::save(const std::string& path, const Metadata& given) const {
-  Metadata metadata{{"format", "traingraph"}, {"version", Platform::version()}};
+  Metadata metadata{{kFormat, kOwnFormat}, {"version", Platform::version()}};
   const OptimizerPtr optimizer = state_->snapshot()->optimizer;
   if (optimizer != nullptr) metadata["optimizer"] = optimizer->description();
   check_metadata(given, "[save]");
@@ -519,6 +520,24 @@ Metadata load_checkpoint(GraphState& state, const std::string& path,
   Metadata metadata = file.metadata();
   std::erase_if(metadata, [](const auto& entry) { return is_own_metadata(entry.first); });
   return metadata;
+}
+
+void check_is_checkpoint(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size == 0) return;
+  try {
+    const SafetensorsFile file(path);
+    const auto format = file.metadata().find(kFormat);
+    if (format != file.metadata().end() && format->second == kOwnFormat) return;
+    // Other programs that write it anew leave out what it says of itself.
+    const auto is_own = [](const StoredTensor& tensor) { return tensor.name == kForwardCount; };
+    if (std::ranges::any_of(file.tensors(), is_own)) return;
+  } catch (const InvalidArgument&) {  // no such file at all
+  }
+  throw InvalidArgument("[Checkpoint] expected a checkpoint to replace, or no file, but got '" +
+                        path + "', a file that is no checkpoint of this library; pass another " +
+                        "path");
 }
 
 void ExecutableGraph::load_state(const NamedData& given) {

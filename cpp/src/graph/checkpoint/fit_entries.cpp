@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -12,10 +13,14 @@
 
 #include <traingraph/errors.h>
 
+#include "ir/number_text.h"
+
 namespace traingraph {
 namespace {
 
+constexpr const char* kSteps = "fit.steps";
 constexpr const char* kLossSum = "fit.loss_sum";
+constexpr const char* kLossCount = "fit.loss_count";
 constexpr const char* kRate = "fit.learning_rate";
 constexpr const char* kEpochRate = "fit.epoch_rate";
 constexpr const char* kSeed = "fit.shuffle_seed";
@@ -34,12 +39,12 @@ struct Number {
 };
 constexpr Number kNumbers[] = {
     {"fit.epoch", &FitPlace::epoch, 1, std::numeric_limits<int>::max()},
-    {"fit.steps", &FitPlace::steps},
+    {kSteps, &FitPlace::steps},
     {"fit.samples", &FitPlace::samples},
     {"fit.batch_size", &FitPlace::batch_size},
     {"fit.micro_batches", &FitPlace::micro_batches, 1, std::numeric_limits<int>::max(), true},
     {"fit.order", &FitPlace::order},
-    {"fit.loss_count", &FitPlace::loss_count},
+    {kLossCount, &FitPlace::loss_count},
     {"fit.ended", &FitPlace::ended, 0, 1},
 };
 
@@ -58,10 +63,10 @@ class FitReader {
   template <class T>
   T number(const char* name, DataType type) {
     const auto found = find(name);
-    if (found == entries_.end()) refuse("'" + std::string(name) + "'", "none");
+    if (found == entries_.end()) refuse(quoted(name), "none");
     const TensorData& data = found->second;
     if (data.data_type != type || !data.shape.empty()) {
-      refuse("'" + std::string(name) + "' of one " + traingraph::name(type),
+      refuse(quoted(name) + " of one " + traingraph::name(type),
              std::string(traingraph::name(data.data_type)) + " " + to_string(data.shape));
     }
     read_.insert(name);
@@ -74,9 +79,37 @@ class FitReader {
     const auto value = number<std::int64_t>(of.name, DataType::kInt64);
     if (value >= of.least && value <= of.most) return value;
     const bool is_low = value < of.least;
-    refuse("'" + std::string(of.name) + "' of at " + (is_low ? "least " : "most ") +
+    refuse(quoted(of.name) + " of at " + (is_low ? "least " : "most ") +
                std::to_string(is_low ? of.least : of.most),
-           std::to_string(value));
+           value);
+  }
+
+  float rate(const char* name) {
+    const auto value = number<float>(name, DataType::kFloat32);
+    if (!std::isfinite(value)) refuse("a finite " + quoted(name), short_text(value));
+    return value;
+  }
+
+  // Whether a fit may stand there. The loss may be NaN, as that of its steps was.
+  void check(const FitPlace& place) const {
+    const std::int64_t batch = place.batch_size;
+    const auto expect_most = [this](const char* name, std::int64_t most, std::int64_t value) {
+      if (value > most) refuse(quoted(name) + " of at most " + std::to_string(most), value);
+    };
+    const auto expect_least = [this](const char* name, std::int64_t least, std::int64_t value) {
+      if (value < least) refuse(quoted(name) + " of at least " + std::to_string(least), value);
+    };
+    expect_most("fit.batch_size", place.samples, batch);
+    if (place.samples > 0) {
+      expect_least("fit.batch_size", 1, batch);
+      expect_most(kSteps, (place.samples - 1) / batch + 1, place.steps);
+    }
+    expect_least(kLossCount, place.steps, place.loss_count);
+    if (place.steps > 0) return;
+    expect_most(kLossCount, 0, place.loss_count);
+    if (place.loss_sum != 0) {
+      refuse(quoted(kLossSum) + " of 0, of no steps,", short_text(place.loss_sum));
+    }
   }
 
   std::vector<PlacedCallback> callbacks() {
@@ -112,7 +145,7 @@ class FitReader {
 
   void finish() const {
     for (const auto& [name, data] : entries_) {
-      if (!read_.contains(name)) refuse("no '" + name + "'", "one");
+      if (!read_.contains(name)) refuse("no " + quoted(name), "one");
     }
   }
 
@@ -146,6 +179,10 @@ class FitReader {
 
   NamedData::const_iterator find(std::string_view name) const {
     return std::ranges::find(entries_, name, &NamedData::value_type::first);
+  }
+  static std::string quoted(const std::string& name) { return "'" + name + "'"; }
+  [[noreturn]] void refuse(const std::string& expected, std::int64_t got) const {
+    refuse(expected, std::to_string(got));
   }
   [[noreturn]] void refuse(const std::string& expected, const std::string& got) const {
     throw InvalidArgument("[load] expected of the fit in " + source_ + " " + expected +
@@ -200,12 +237,12 @@ FitPlace place_of(const NamedData& entries, const std::string& source) {
   if (reader.has(kSeed)) {
     place.shuffle_seed = reader.number<std::uint64_t>(kSeed, DataType::kInt64);
   }
-  if (reader.has(kRate)) place.learning_rate = reader.number<float>(kRate, DataType::kFloat32);
-  if (reader.has(kEpochRate))
-    place.epoch_rate = reader.number<float>(kEpochRate, DataType::kFloat32);
+  if (reader.has(kRate)) place.learning_rate = reader.rate(kRate);
+  if (reader.has(kEpochRate)) place.epoch_rate = reader.rate(kEpochRate);
   place.ended_by = reader.ended_by();
   place.callbacks = reader.callbacks();
   reader.finish();
+  reader.check(place);
   return place;
 }
 

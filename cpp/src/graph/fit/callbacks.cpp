@@ -68,6 +68,34 @@ std::optional<T> number_in(const NamedData& state, const char* name, DataType ty
   return value;
 }
 
+// Whether the best weights are those of the graph, which else the end of the fit would show.
+void check_kept(const NamedTensors& expected, const NamedData& kept) {
+  const auto refuse = [](const std::string& name, const std::string& wanted,
+                         const std::string& got) {
+    throw InvalidArgument(
+        "[fit] expected of the best weights, which an EarlyStopping of the fit to go on with has "
+        "kept, '" +
+        name + "' " + wanted + " but got " + got);
+  };
+  const auto text = [](DataType type, const Shape& shape) {
+    return std::string(name(type)) + " " + to_string(shape);
+  };
+  for (const auto& [name, tensor] : expected) {
+    const TensorDescriptor& d = tensor->descriptor();
+    const auto found = std::ranges::find(kept, name, &NamedData::value_type::first);
+    const std::string wanted = "of " + text(d.data_type, d.shape);
+    if (found == kept.end()) {
+      refuse(name, wanted, "none");
+    } else if (found->second.data_type != d.data_type || found->second.shape != d.shape) {
+      refuse(name, wanted, text(found->second.data_type, found->second.shape));
+    }
+  }
+  for (const auto& entry : kept) {
+    const auto is_it = [&entry](const auto& other) { return other.first == entry.first; };
+    if (std::ranges::none_of(expected, is_it)) refuse(entry.first, "to be absent", "it");
+  }
+}
+
 // None where the epoch has not the number; NaN where it is of nothing, as of labels that do not
 // count.
 std::optional<double> number_of(const Epoch& epoch, const std::string& name) {
@@ -86,6 +114,36 @@ std::optional<bool> watched_validation(const std::string& kind, const NamedData&
   if (!kind.starts_with(kEarlyStopping)) return std::nullopt;
   const auto found = number_in<std::int64_t>(state, kOfValidation, DataType::kInt64);
   return found ? std::optional(*found != 0) : std::nullopt;
+}
+
+std::optional<StrayNumber> stray_number(const PlacedCallback& callback, std::int64_t epoch) {
+  const NamedData& state = callback.state;
+  const auto has = [&state](const char* name) {
+    return std::ranges::find(state, name, &NamedData::value_type::first) != state.end();
+  };
+  const bool is_stopping =
+      callback.kind.empty() ? has(kWaited) : callback.kind.starts_with(kEarlyStopping);
+  if (!is_stopping) return std::nullopt;
+  const struct {
+    const char* name;
+    std::int64_t most;
+    bool may_lack;
+  } numbers[] = {{kBestEpoch, epoch, false}, {kWaited, epoch, false}, {kOfValidation, 1, true}};
+  for (const auto& of : numbers) {
+    if (of.may_lack && !has(of.name)) continue;
+    const auto value = number_in<std::int64_t>(state, of.name, DataType::kInt64);
+    if (value && *value >= 0 && *value <= of.most) continue;
+    return StrayNumber{of.name, "from 0 to " + std::to_string(of.most),
+                       value          ? std::to_string(*value)
+                       : has(of.name) ? "another type"
+                                      : "none"};
+  }
+  const bool has_best = *number_in<std::int64_t>(state, kBestEpoch, DataType::kInt64) > 0;
+  const auto best = number_in<double>(state, kBest, DataType::kFloat64);
+  if (best && std::isnan(*best)) return StrayNumber{kBest, "that is a number", short_text(*best)};
+  if (has_best == best.has_value()) return std::nullopt;
+  return StrayNumber{kBest, has_best ? "of one float64" : "to be absent, without a best epoch,",
+                     has_best ? "none" : "one"};
 }
 
 FitCallback::~FitCallback() = default;
@@ -187,6 +245,7 @@ void EarlyStopping::resume(TrainingGraph& graph, int, const NamedData& state) {
   for (const auto& [name, data] : state) {
     if (name.starts_with(kKept)) kept_.emplace_back(name.substr(kKept.size()), data);
   }
+  check_kept(restores_best_ && best_ ? graph.named_parameters() : NamedTensors(), kept_);
 }
 
 // --- files ---------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 #include "graph/fit/fit_checks.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "graph/fit/metrics.h"
 #include "graph/fit/resumed_fit.h"
 #include "graph/run/executor.h"
+#include "graph/state/load_checkpoint.h"
 #include "ir/number_text.h"
 #include "runtime/files/file.h"
 
@@ -50,6 +50,17 @@ void check_callbacks(const std::vector<FitCallbackPtr>& callbacks) {
     throw InvalidArgument("[fit] expected each callback once but got " + (*at)->kind() +
                           " twice; make one for each place");
   }
+  std::string restoring;
+  std::int64_t count = 0;
+  for (const FitCallbackPtr& callback : callbacks) {
+    const auto* const stopping = dynamic_cast<const EarlyStopping*>(callback.get());
+    if (stopping == nullptr || !stopping->restores_best()) continue;
+    restoring += (count++ == 0 ? "" : ", ") + stopping->kind();
+  }
+  if (count <= 1) return;
+  throw InvalidArgument("[fit] expected one EarlyStopping that restores the best weights but got " +
+                        std::to_string(count) + ": " + restoring +
+                        "; pass restores_best=False to all others");
 }
 
 // How a fit would have the number, or which one is meant.
@@ -121,12 +132,12 @@ void check(const FitArguments& arguments) {
 void check_files(const FitArguments& arguments, bool goes_on) {
   std::vector<std::string> paths;
   const auto check_is_its_own = [&paths](const std::string& subject, const std::string& path) {
-    const std::string whole = whole_path(path);
-    if (std::ranges::find(paths, whole) != paths.end()) {
+    const auto is_it = [&path](const std::string& other) { return is_one_file(path, other); };
+    if (std::ranges::any_of(paths, is_it)) {
       throw InvalidArgument(subject + " expected a file of its own but got '" + path +
                             "', which another callback writes");
     }
-    paths.push_back(whole);
+    paths.push_back(path);
   };
   const bool validates = arguments.validation.has_value();
   const std::string header = csv_row(csv_columns(validates, arguments.metrics));
@@ -142,6 +153,7 @@ void check_files(const FitArguments& arguments, bool goes_on) {
     if (const auto* const file = dynamic_cast<const Checkpoint*>(callback.get())) {
       check_is_its_own("[Checkpoint]", file->path());
       check_replaceable(file->path());
+      check_is_checkpoint(file->path());
     }
   }
 }
@@ -198,12 +210,6 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
   if ((place.samples == 0) != (begun.samples == 0)) refuse(source(place), source(begun));
   check_number("samples: ", place.samples, begun.samples);
   check_number("batch_size=", place.batch_size, begun.batch_size);
-  const std::int64_t batch = std::max<std::int64_t>(begun.batch_size, 1);
-  const std::int64_t all = (begun.samples + batch - 1) / batch;
-  if (begun.samples != 0 && place.steps > all) {
-    throw InvalidArgument("[fit] expected a fit to go on with of at most " + std::to_string(all) +
-                          " steps in an epoch but got one after " + std::to_string(place.steps));
-  }
   const auto seed_of = [](const FitPlace& of) {
     return of.shuffle_seed ? "shuffle_seed=" + std::to_string(*of.shuffle_seed) : "shuffle=False";
   };
@@ -220,15 +226,19 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
     refuse("first_epoch of at most " + std::to_string(place.epoch),
            std::to_string(arguments.first_epoch));
   }
+  for (std::size_t k = 0; k < place.callbacks.size(); ++k) {
+    const auto stray = stray_number(place.callbacks[k], place.epoch);
+    if (!stray) continue;
+    throw InvalidArgument("[fit] expected of the fit to go on with" +
+                          (arguments.resume->empty() ? "" : " in '" + *arguments.resume + "'") +
+                          " 'fit.callbacks." + std::to_string(k + 1) + "." + stray->name + "' " +
+                          stray->expected + " but got " + stray->got);
+  }
   for (const PlacedCallback& callback : place.callbacks) {
     const std::optional<bool> watched = watched_validation(callback.kind, callback.state);
     if (!watched || *watched == arguments.validation.has_value()) continue;
     const std::string which = "validation, whose loss " + callback.kind + " watches";
     refuse(*watched ? which : "no " + which, *watched ? "none" : "one");
-  }
-  if (place.learning_rate && !std::isfinite(*place.learning_rate)) {
-    throw InvalidArgument("[fit] expected a fit to go on with of a finite learning rate but got " +
-                          short_text(*place.learning_rate));
   }
 }
 

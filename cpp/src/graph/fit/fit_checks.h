@@ -40,6 +40,11 @@ class OnlyFit {
 // Whether what an EarlyStopping remembers is of epochs with a validation; none: it does not tell,
 // or is another callback.
 std::optional<bool> watched_validation(const std::string& kind, const NamedData& state);
+// A number that an EarlyStopping cannot remember in this epoch, as of a file that was edited.
+struct StrayNumber {
+  std::string name, expected, got;
+};
+std::optional<StrayNumber> stray_number(const PlacedCallback& callback, std::int64_t epoch);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

@@ -31,6 +31,21 @@ std::string kinds_with_state(const std::vector<PlacedCallback>& callbacks) {
   return text.empty() ? "none" : text;
 }
 
+// From the root, without links and dots, as far as they can be followed.
+std::filesystem::path whole_path(const std::string& path) {
+  constexpr int kMostLinks = 40;
+  std::error_code error;
+  std::filesystem::path whole = std::filesystem::absolute(path, error);
+  // A link to what is not there yet is followed, too.
+  for (int links = 0; !error && links < kMostLinks; ++links) {
+    const std::filesystem::path target = std::filesystem::read_symlink(whole, error);
+    if (error) break;
+    whole = whole.parent_path() / target;
+  }
+  std::filesystem::path canonical = std::filesystem::weakly_canonical(whole, error);
+  return error ? whole : canonical;
+}
+
 void tell_end(const EndedFit& ended, FitProgress& progress) {
   progress.ended_by = ended.by;
   if (progress.epoch == 0) progress.epoch = static_cast<int>(ended.epoch);
@@ -42,6 +57,18 @@ void check_micro_batches(const GraphState& state, const FitPlace& place) {
   throw InvalidArgument("[fit] expected micro_batches=" + std::to_string(place.micro_batches) +
                         ", as the fit to go on with has, but got " +
                         std::to_string(state.micro_batches));
+}
+
+// As of an EarlyStopping at the fit's end.
+[[noreturn]] void refuse_other_weights(const EndedFit& ended) {
+  throw InvalidArgument(
+      "[fit] expected a graph with the last weights of the fit to go on with but other ones, as "
+      "the "
+      "best of an EarlyStopping, were put back when it ended after epoch " +
+      std::to_string(ended.epoch) +
+      "; pass the path of its Checkpoint as resume, or, to train on from these weights, "
+      "first_epoch=" +
+      std::to_string(ended.epoch + 1) + " without resume");
 }
 
 class Matching {
@@ -125,10 +152,10 @@ bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& prog
   return true;
 }
 
-std::string whole_path(const std::string& path) {
+bool is_one_file(const std::string& first, const std::string& second) {
   std::error_code error;
-  const std::string whole = std::filesystem::weakly_canonical(path, error);
-  return error ? path : whole;
+  return whole_path(first) == whole_path(second) ||
+         std::filesystem::equivalent(first, second, error);
 }
 
 bool is_there_to_go_on(const std::string& path) {
@@ -153,7 +180,9 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
   FitPlacePtr kept = state.fit_place->get();
   if (kept == nullptr) {
     const std::optional<EndedFit> ended = state.fit_place->ended();
-    if (ended && ended->passes == passes_now(state)) kept = ended->place;
+    const bool is_there = ended && ended->passes == passes_now(state);
+    if (is_there && ended->is_whole && ended->place == nullptr) refuse_other_weights(*ended);
+    if (is_there) kept = ended->place;
   }
   if (kept == nullptr) {
     throw InvalidArgument(
@@ -196,9 +225,7 @@ void warn_of_missing_file(const FitArguments& arguments,
                           const std::vector<const Checkpoint*>& files) {
   if (!arguments.resume || files.empty() || !arguments.on_missing_file) return;
   const std::string& path = *arguments.resume;
-  const auto is_it = [whole = whole_path(path)](const Checkpoint* file) {
-    return whole_path(file->path()) == whole;
-  };
+  const auto is_it = [&path](const Checkpoint* file) { return is_one_file(path, file->path()); };
   if (std::ranges::any_of(files, is_it)) return;
   arguments.on_missing_file("the fit begins anew: no file '" + path +
                             "' to resume, and the Checkpoint writes '" + files.front()->path() +

@@ -20,8 +20,8 @@ void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress);
 // returned does not know.
 bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& progress);
 
-// Without links and dots, as far as they can be followed.
-std::string whole_path(const std::string& path);
+// Whether two paths, however they are spelled, are those of one file, which need not be there yet.
+bool is_one_file(const std::string& first, const std::string& second);
 // Whether there is a fit to go on with: FitArguments::resume.
 bool is_there_to_go_on(const std::string& path);
 // Where it stands, of the checkpoint, which is loaded, or the graph. `check` may refuse it: then

@@ -13,4 +13,8 @@ namespace traingraph {
 Metadata load_checkpoint(GraphState& state, const std::string& path,
                          const std::function<void(const FitPlace*)>& check_place);
 
+// Raises InvalidArgument for a file that is there, not empty, and that no save has written;
+// FileError.
+void check_is_checkpoint(const std::string& path);
+
 }  // namespace traingraph

@@ -8,8 +8,11 @@
 
 namespace traingraph {
 
+// The metadata that tells files of ours from others.
+inline constexpr const char *kFormat = "format", *kOwnFormat = "traingraph";
+
 inline bool is_own_metadata(const std::string& name) {
-  return name == "format" || name == "version" || name == "optimizer";
+  return name == kFormat || name == "version" || name == "optimizer";
 }
 
 // Raises InvalidArgument for metadata of such a name. `subject`: "[save]".
