@@ -1,5 +1,6 @@
 """TensorBoard reads what a fit has written."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -38,6 +39,35 @@ def test_numbers_of_epochs_are_read_back(tmp_path: Path) -> None:
     again = model()
     again.fit(X[:70], Y[:70], first_epoch=3, epochs=4, callbacks=[TensorBoardLog(folder)])
     assert [step for step, _ in read()["loss"]] == [1, 2, 3, 4]
+    # And so does one that has heard of later epochs.
+    log = TensorBoardLog(folder)
+    for first, last in [(5, 7), (6, 8)]:
+        again.fit(X[:70], Y[:70], first_epoch=first, epochs=last, callbacks=[log])
+    assert [step for step, _ in read()["loss"]] == [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+LEFT = """
+import sys, numpy as np
+import traingraph as tg
+from traingraph import nn
+from traingraph.tensorboard import TensorBoardLog
+
+x = np.zeros((8, 4), np.float32)
+model, kept = nn.model([nn.dense(2)], input=4, device="cpu"), TensorBoardLog(sys.argv[1])
+for log in (kept, kept, TensorBoardLog(sys.argv[1])):
+    model.fit(x, np.zeros(8, np.int32), callbacks=[log])
+del log
+"""
+
+
+def test_no_file_is_left_open(tmp_path: Path) -> None:
+    """Neither where a log goes, nor where the process ends with one."""
+    pytest.importorskip("tensorboardX", reason="the extra that writes the files")
+    shown = ["-W", "ignore", "-W", "always::ResourceWarning"]
+    run = subprocess.run([sys.executable, *shown, "-c", LEFT, str(tmp_path)], check=True,
+                         capture_output=True, text=True)  # fmt: skip
+    assert run.stderr == ""
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
