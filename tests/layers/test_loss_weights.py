@@ -217,3 +217,26 @@ def test_other_shapes_are_refused(kind, prediction, shape, labels, given):
     expected = rf"\[Loss .*\] expected one weight per loss value, .*but got {got} at layer \d+ '"
     with pytest.raises(tg.ShapeError, match=expected):
         node(made, *sources, dtypes=dtypes)
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_nan_behind_a_weight_of_zero(device: str) -> None:
+    """The loss has nothing of it, but 0 times NaN is NaN in the layers before."""
+
+    def train(bad: float) -> tuple[float, np.ndarray]:
+        tg.MLCPlatform.set_rng_seed_to(0)
+        model = tg.nn.model(
+            [tg.nn.dense(2)], input=4, batch_size=8, weights=True, device=device,
+            optimizer=tg.nn.sgd(0.1),
+        )  # fmt: skip
+        x = np.random.default_rng(5).normal(size=(8, 4)).astype(np.float32)
+        x[3, 1] = bad
+        weights = np.where(np.arange(8) == 3, 0, 1).astype(np.float32)
+        (epoch,) = model.fit(x, np.arange(8) % 2, label_weights={"w": weights})
+        return epoch.loss, model.state()["1.FullyConnected.weights"]
+
+    loss, weights = train(0.0)
+    spoiled, of_nan = train(np.nan)
+    assert spoiled == loss
+    assert np.isfinite(weights).all()
+    assert np.isnan(of_nan).any()

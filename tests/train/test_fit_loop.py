@@ -94,6 +94,23 @@ def test_metrics_of_classes_are_those_of_numpy() -> None:
     assert list(found.metrics) == names
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_rows_of_zeros_have_no_class(dtype: str) -> None:
+    """As they have no loss: they do not count."""
+    model = nn.model([nn.dense(2)], input=4, batch_size=16, labels="one_hot")
+    x = np.random.default_rng(2).normal(size=(40, 4)).astype(np.float32)
+    labels = np.eye(2, dtype=dtype)[(x[:, 0] > 0).astype(int)]
+    names = ["top_1", "auc", "confusion_matrix"]
+    some = model.evaluate(x[8:], labels[8:], metrics=names)
+    labels[:8] = 0
+    found = model.evaluate(x, labels, metrics=names)
+    assert found.accuracy == some.accuracy
+    for name in names:
+        np.testing.assert_array_equal(found.metrics[name], some.metrics[name], err_msg=name)
+    assert found.metrics["confusion_matrix"].sum() == 32
+    assert found.loss == pytest.approx(some.loss * 32 / 40, rel=1e-6)  # a mean over all rows
+
+
 def test_metrics_of_images_count_each_position() -> None:
     tg.MLCPlatform.set_rng_seed_to(1)
     model = nn.model([nn.conv2d(3, 1)], input=(2, 4, 5), batch_size=4, device="cpu")

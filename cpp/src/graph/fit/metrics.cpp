@@ -70,11 +70,19 @@ void each_position(const TensorData& predictions, const TensorData& labels, cons
         }
         return best;
       };
+      const auto is_zero = [&](const std::vector<double>& of) {
+        bool zero = true;
+        for (std::int64_t c = 0; c < classes; ++c) {
+          zero = zero && of[static_cast<std::size_t>(at + c * inner)] == 0;
+        }
+        return zero;
+      };
       const std::int64_t label =
           are_classes ? static_cast<std::int64_t>(
                             given[static_cast<std::size_t>(first / classes + at - first)])
                       : largest(given);
-      if (label < 0) continue;  // a row that is ignored
+      // A row that is ignored, or has no label at all.
+      if (label < 0 || (!are_classes && is_zero(given))) continue;
       const auto logit = [&](std::int64_t c) {
         return logits[static_cast<std::size_t>(at + c * inner)];
       };
