@@ -30,6 +30,7 @@ constexpr std::pair<std::string_view, std::string_view> kWords[] = {
     {"long", "int64"},
     {"mae", "mean_absolute_error"},
     {"mse", "mean_squared_error"},
+    {"profile", "profiling"},
     {"rocauc", "auc"},
     {"rocaucscore", "auc"},
     {"smoothl1", "huber"},

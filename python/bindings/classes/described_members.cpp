@@ -91,6 +91,9 @@ std::any load_property(const py::detail::function_call& call, const Property& pr
   if (!is_plain(property.type)) return load_value(property.type, call.args[1], where);
   try {
     return load_value(property.type, call.args[1], where);
+  } catch (const InvalidArgument&) {
+    if (PyLong_Check(call.args[1].ptr())) throw;  // a number of the kind, out of its range
+    refuse_value(call, expected);
   } catch (const std::exception&) {
     refuse_value(call, expected);
   }

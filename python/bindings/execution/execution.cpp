@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstring>
+#include <string_view>
 
 #include "classes/signature.h"
 #include "convert/convert.h"
@@ -132,8 +133,14 @@ using Given = std::array<PyObject*, kArgumentCount>;  // null where the caller g
 
 Given parse(const Call& call, PyObject* const* values, Py_ssize_t positional, PyObject* keywords) {
   if (positional != 0) {
-    throw py::type_error(std::string("[") + call.subject + "] expected keywords only but got " +
-                         std::to_string(positional) + " positional arguments");
+    const bool takes_data = (call.accepted >> kInputs & 1U) != 0;
+    const bool trains = std::string_view(call.subject).starts_with("MLCTraining");
+    throw py::type_error(
+        std::string("[") + call.subject + "] expected keywords only but got " +
+        std::to_string(positional) + " positional argument" + (positional == 1 ? "" : "s") +
+        (!takes_data ? ""
+         : trains    ? "; write inputs_data={name: array}, loss_labels_data={name: array}"
+                     : "; write inputs_data={name: array}"));
   }
   Given given{};
   const Py_ssize_t count = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;

@@ -75,6 +75,12 @@ std::optional<RateSchedule> to_schedule(py::handle value, const Where& where) {
     throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
                          " but got the class RateSchedule; did you mean RateSchedule.constant()?");
   }
+  if (PyFloat_Check(value.ptr()) || PyLong_CheckExact(value.ptr())) {
+    const std::string rate = printable(value);
+    throw py::type_error("[" + where.subject + "] expected " + where.name + ": " + where.expected +
+                         " but got " + rate + "; a rate that stays is the optimizer's, or " +
+                         "RateSchedule.constant(" + rate + ")");
+  }
   if (PyType_Check(value.ptr())) refuse(where, value);
   to_callable(value, where);
   check_takes_one(value, where, "the step");

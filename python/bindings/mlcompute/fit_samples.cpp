@@ -35,41 +35,55 @@ std::optional<long> axes_of(py::handle value) {
   return PyLong_AsLongAndOverflow(axes.ptr(), &overflows);
 }
 
-// (inputs, labels) with axes of their own, which make no one array.
-bool is_pair(py::handle value) {
+Py_ssize_t length_of(py::handle value) {
+  const Py_ssize_t length = PyObject_Size(value.ptr());
+  if (length < 0) PyErr_Clear();
+  return length;
+}
+
+constexpr long kNoAxes = -1;  // nobody knows how many are meant
+
+// (inputs, labels), which make no one array: with axes of their own, or of so many axes as are
+// meant, as an autoencoder has both.
+bool is_pair(py::handle value, long axes) {
   if (!is_sequence(value)) return false;
   const py::sequence items = py::reinterpret_borrow<py::sequence>(value);
   if (items.size() != 2 && items.size() != 3) return false;
   const std::optional<long> first = axes_of(items[0]), second = axes_of(items[1]);
-  return first && second && (*first != *second || *first == -1);
+  if (!first || !second) return false;
+  if (*first != *second || *first == -1) return true;
+  return *first > 0 && *first == axes && length_of(items[0]) > 1;
 }
 
-bool are_pairs(py::handle value) {
+// Of batches, or of samples, which have an axis less.
+bool are_pairs(py::handle value, long axes) {
   if (!is_sequence(value) || py::len(value) == 0) return false;
-  return is_pair(py::reinterpret_borrow<py::sequence>(value)[0]);
+  const py::object first = py::reinterpret_borrow<py::sequence>(value)[0];
+  return is_pair(first, axes) || is_pair(first, axes - 1);
 }
 
 constexpr const char *kJoin = "join them: numpy.concatenate(list(…))",
                      *kJoinPairs = "join them: numpy.concatenate([x for x, y in …]), and so y";
 
 // What gives samples one after another.
-std::optional<std::string> parts_of_samples(py::handle value) {
-  if (are_pairs(value)) return "a list of (inputs, labels)";
+std::optional<std::string> parts_of_samples(py::handle value, long axes = kNoAxes) {
+  if (are_pairs(value, axes)) return "a list of (inputs, labels)";
   if (!makes_batches(value)) return std::nullopt;
   return "'" + type_name(value) + "', which gives samples one after another";
 }
 
-void check_are_arrays(py::handle value, const Where& where, bool is_alone) {
+// `axes`: of the one tensor that is declared.
+void check_are_arrays(py::handle value, const Where& where, long axes) {
   const auto refuse = [&](const std::string& got, const std::string& advice) {
     throw py::type_error("[" + where.subject + "] expected " + where.name + ": arrays but got " +
                          got + "; " + advice);
   };
   const bool fits = where.subject.ends_with(".fit");
-  if (const auto parts = parts_of_samples(value)) {
-    const bool scores = where.subject.ends_with(".evaluate") || are_pairs(value);
+  if (const auto parts = parts_of_samples(value, axes)) {
+    const bool scores = where.subject.ends_with(".evaluate") || are_pairs(value, axes);
     refuse(*parts, fits ? "pass an iterable of batches by batches=" : scores ? kJoinPairs : kJoin);
   }
-  if (!is_alone || !is_pair(value)) return;
+  if (axes == kNoAxes || !is_pair(value, axes)) return;
   refuse("a pair", where.subject.ends_with(".predict") ? "pass the inputs alone"
                                                        : "pass the labels behind the inputs");
 }
@@ -83,7 +97,10 @@ NamedData samples(const py::object& given, const NamedTensors& declared, const W
     return named_data(given, declared, where.subject.c_str(), where.name.c_str(), role,
                       Access::kRead);
   }
-  check_are_arrays(given, where, declared.size() == 1);
+  const bool is_alone = declared.size() == 1;
+  check_are_arrays(
+      given, where,
+      is_alone ? static_cast<long>(declared.front().second->descriptor().shape.size()) : kNoAxes);
   if (declared.size() != 1) refuse_one_array(declared, where, role);
   const py::dict one(py::arg(declared.front().first.c_str()) = given);
   return named_data(one, declared, where.subject.c_str(), where.name.c_str(), role, Access::kRead);

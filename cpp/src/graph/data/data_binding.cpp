@@ -133,7 +133,8 @@ void Rows::add(const std::string& name, const TensorData& array, const Tensor& t
                     : advice_on_images(array.shape, shape)));
   }
   throw ShapeError(subject + "expected " + std::to_string(count_) +
-                   " rows as in the arrays before but got " + to_string(array.shape));
+                   " rows as in the arrays before but got " + to_string(array.shape) +
+                   advice_on_rows(array.shape.empty() ? 0 : array.shape[0]));
 }
 
 std::int64_t rows_of(const GraphState& graph, std::int64_t declared_batch,

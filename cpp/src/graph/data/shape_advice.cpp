@@ -15,6 +15,10 @@ Shape sample_of(const Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
 }  // namespace
 
+std::string advice_on_rows(std::int64_t rows) {
+  return rows == 1 ? "; repeat the row for each of the others" : "";
+}
+
 std::string advice_on_images(const Shape& given, const Shape& expected) {
   if (given.size() != kImageRank || expected.size() != kImageRank) return "";
   const Shape got = sample_of(given), sample = sample_of(expected);

@@ -8,6 +8,8 @@
 // can tell.
 namespace traingraph {
 
+// One row where other arrays have more.
+std::string advice_on_rows(std::int64_t rows);
 // Images whose channels are on the last axis, or that were declared so.
 std::string advice_on_images(const Shape& given, const Shape& expected);
 // Labels, `type` the tensor's: one-hot ones in place of classes, and steps in place of classes.

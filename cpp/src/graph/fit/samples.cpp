@@ -56,7 +56,8 @@ void Samples::add(const NamedData& arrays, const NamedTensors& declared, const c
     }
     if (count_ != 0 && rows != count_) {
       throw ShapeError(subject + "expected " + std::to_string(count_) +
-                       " samples as in the arrays before but got " + std::to_string(rows));
+                       " samples as in the arrays before but got " + std::to_string(rows) +
+                       advice_on_rows(rows));
     }
     count_ = rows;
     const std::int64_t per_row = element_count(d.shape) / d.shape[0];
