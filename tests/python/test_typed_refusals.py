@@ -39,9 +39,7 @@ def test_a_label_with_half_of_a_pair_is_shown() -> None:
         assert one.label == before
 
 
-@pytest.mark.parametrize(
-    ("value", "got"), [("x", "'str'"), (None, "'NoneType'"), (2**70, str(2**70)), (1.5, "1.5")]
-)
+@pytest.mark.parametrize(("value", "got"), [("x", "'str'"), (None, "'NoneType'"), (1.5, "1.5")])
 def test_a_property_says_what_it_takes(value: object, got: str) -> None:
     kernel = mps.MPSCNNPoolingMax(device="cpu", kernel_width=2, kernel_height=2)
     with pytest.raises(TypeError, match=r"\[MPSCNNPoolingMax\] expected destination_\w+: .*int"):
@@ -50,6 +48,15 @@ def test_a_property_says_what_it_takes(value: object, got: str) -> None:
         kernel.destination_feature_channel_offset = value
     assert str(raised.value).endswith(f"but got {got}")
     assert "incompatible function" not in str(raised.value)
+
+
+@pytest.mark.parametrize("value", [2**70, -(2**70)])
+def test_a_property_says_its_range(value: int) -> None:
+    """As an argument does: the kind is right."""
+    kernel = mps.MPSCNNPoolingMax(device="cpu", kernel_width=2, kernel_height=2)
+    text = rf"\] expected destination_\w+ from -?\w+.* to \w+.* but got {value}$"
+    with pytest.raises(ValueError, match=text):
+        kernel.destination_feature_channel_offset = value
 
 
 def test_the_number_of_threads() -> None:
