@@ -63,8 +63,7 @@ void check_micro_batches(const GraphState& state, const FitPlace& place) {
 [[noreturn]] void refuse_other_weights(const EndedFit& ended) {
   throw InvalidArgument(
       "[fit] expected a graph with the last weights of the fit to go on with but other ones, as "
-      "the "
-      "best of an EarlyStopping, were put back when it ended after epoch " +
+      "the best of an EarlyStopping, were put back when it ended after epoch " +
       std::to_string(ended.epoch) +
       "; pass the path of its Checkpoint as resume, or, to train on from these weights, "
       "first_epoch=" +
