@@ -98,6 +98,27 @@ class PrimitiveKernel final : public Kernel {
   std::vector<std::byte*> bound_;      // the one it has
 };
 
+bool is_by_gemm(const dnnl::primitive_desc_base& description) {
+  return std::string(description.impl_info_str()).find("gemm:") != std::string::npos;
+}
+
+// The library makes the code of its products when the first one runs. Without memory for it then
+// they would fail for as long as the process lives.
+void prepare_products() {
+  static const bool are_prepared = [] {
+    constexpr dnnl_dim_t kExtent = 32;
+    const std::vector<float> zeros(kExtent * kExtent);
+    std::vector<float> product(zeros.size());
+    const ThreadScope scope(1);
+    const dnnl_status_t status =
+        dnnl_sgemm('N', 'N', kExtent, kExtent, kExtent, 1, zeros.data(), kExtent, zeros.data(),
+                   kExtent, 0, product.data(), kExtent);
+    if (status != dnnl_success) fail_onednn("matmul", status);
+    return true;
+  }();
+  static_cast<void>(are_prepared);
+}
+
 }  // namespace
 
 const dnnl::engine& onednn_engine() {
@@ -152,6 +173,7 @@ std::unique_ptr<Kernel> make_primitive_kernel(const ir::Graph& graph, const ir::
                                               const char* call, dnnl::primitive primitive,
                                               const dnnl::primitive_desc_base& description,
                                               const std::vector<Argument>& arguments, int threads) {
+  if (is_by_gemm(description)) prepare_products();
   auto kernel = std::make_unique<PrimitiveKernel>(call, std::move(primitive), threads);
   for (const Argument& a : arguments) {
     if (a.value != ir::kNone) kernel->add(a.id, static_cast<std::size_t>(a.value), a.desc);
@@ -171,8 +193,7 @@ bool is_plain_loop(const dnnl::primitive_desc_base& description) {
 }
 
 bool is_specialised(const dnnl::primitive_desc_base& description) {
-  const std::string name = description.impl_info_str();
-  return !is_plain_loop(description) && name.find("gemm:") == std::string::npos;
+  return !is_plain_loop(description) && !is_by_gemm(description);
 }
 
 Support supports_operands(const ir::Graph& graph, const ir::Node& node) {
