@@ -17,6 +17,7 @@ namespace {
 constexpr int kTag = 7;
 // MPI counts in int.
 constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+constexpr std::chrono::microseconds kPatience{500}, kPause{20};
 
 // Handle: a pointer, or MPICH's int. Of each function what we call.
 template <class Handle>
@@ -252,13 +253,18 @@ class Mpi final : public Transport {
       check("MPI_Testall", code);
       if (done != 0) return;
       if (round % 64 != 0) continue;
-      std::this_thread::yield();
       const Clock::time_point now = Clock::now();
+      // What takes long may go on beside the gradient pass, and leaves it the processor.
+      if (now - start < kPatience) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(kPause);
+      }
       if (now - start > limit_) fail_of_silent();
       if (now - asked < kMoment) continue;
       asked = now;
       check_headers(messages);
-      check_interruption();
+      check_interrupted();
     }
   }
 

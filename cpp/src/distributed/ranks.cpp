@@ -61,7 +61,7 @@ void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int
     is_broken_ = true;
     throw;
   } catch (...) {
-    why_ = "[distributed] expected all ranks to go on but a call of theirs was interrupted";
+    why_ = kInterrupted;
     is_broken_ = true;
     throw;
   }

@@ -11,6 +11,7 @@
 
 #include <traingraph/mutex.h>
 
+#include "distributed/background.h"
 #include "distributed/transport.h"
 #include "runtime/peers.h"
 
@@ -49,12 +50,14 @@ class Ranks final : public Peers {
   void abandon() noexcept override;
   // At first: finds the ranks of this machine.
   void meet();
+  Background& background() { return background_; }
   // Whether a call has failed.
   bool is_broken() const { return is_broken_; }
 
  private:
   const int rank_, size_;
   const std::unique_ptr<Transport> transport_;
+  Background background_{transport_.get()};
   const int number_;
   int local_rank_ = 0;
   Mutex mutex_;

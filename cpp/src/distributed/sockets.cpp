@@ -9,7 +9,6 @@
 #include <traingraph/errors.h>
 
 #include "distributed/process_memory.h"
-#include "runtime/threads/interruption.h"
 
 namespace traingraph::distributed {
 namespace {
@@ -169,7 +168,7 @@ void Sockets::wait() {
     if (!lines_[r].has_received()) events |= POLLIN;
     waited_[r] = {events == 0 ? -1 : lines_[r].socket.descriptor(), static_cast<short>(events), 0};
   }
-  if (poll(waited_.data(), waited_.size(), kWaited) <= 0) check_interruption();
+  if (poll(waited_.data(), waited_.size(), kWaited) <= 0) check_interrupted();
 }
 
 void Sockets::fail_of(std::size_t rank, const std::string& how) {

@@ -4,6 +4,8 @@
 
 #include <traingraph/errors.h>
 
+#include "runtime/threads/interruption.h"
+
 namespace traingraph::distributed {
 
 std::string to_string(const Header& header) {
@@ -24,6 +26,11 @@ void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
   throw DistributedError("[distributed] expected " + to_string(own) + " of rank " +
                          std::to_string(rank) + " but got " + to_string(sent) +
                          ": every rank has to make the same calls in the same order");
+}
+
+void Transport::check_interrupted() const {
+  if (is_interrupted_) throw DistributedError(kInterrupted);
+  check_interruption();
 }
 
 }  // namespace traingraph::distributed

@@ -1,6 +1,7 @@
 // What moves bytes between ranks: sockets or MPI. All that is computed stands above it.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -35,6 +36,9 @@ struct Messages {
   std::vector<Header> headers;  // that were received
 };
 
+inline constexpr const char* kInterrupted =
+    "[distributed] expected all ranks to go on but a call of theirs was interrupted";
+
 // "all_gather 3 of 16 bytes".
 std::string to_string(const Header& header);
 // Raises DistributedError where what a rank has sent belongs to another call than `own`.
@@ -53,6 +57,15 @@ class Transport {
   virtual std::string failure() { return {}; }
   // Sends the others a header of Call::failed, as far as that goes without waiting.
   virtual void tell_failed(int rank) noexcept = 0;
+  // Lets exchanges raise, that of another thread within a moment: of a step that has failed.
+  void interrupt() noexcept { is_interrupted_ = true; }
+
+ protected:
+  // Where an exchange waits.
+  void check_interrupted() const;
+
+ private:
+  std::atomic<bool> is_interrupted_ = false;
 };
 
 }  // namespace traingraph::distributed

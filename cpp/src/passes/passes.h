@@ -73,8 +73,9 @@ void write_constants(const std::vector<Constant>& constants, const Backend& back
 
 // by_phases: phases one after another. Otherwise one step, in which an update runs as soon as its
 // gradient is complete and its parameter is no longer read; what such a step leaves unread is not
-// computed.
-Schedule schedule(const ir::Graph& graph, bool by_phases);
+// computed. Where sums over ranks go on beside other nodes, updates are behind all of them: so the
+// gradient pass hides them, and a rank that ends leaves the parameters as they were.
+Schedule schedule(const ir::Graph& graph, bool by_phases, bool sums_go_on);
 
 // What the planner lays out: one buffer, needed from `first` to `last` (positions in the schedule,
 // inclusive).
@@ -106,6 +107,7 @@ struct KernelRoom {
   std::vector<std::size_t> workspaces;     // by node
   std::size_t unaliased_result_bytes = 0;  // Executable::unaliased_result_bytes
   std::size_t unaliased_step_bytes = 0;    // Executable::unaliased_step_bytes; 0: places are shared
+  bool sums_go_on = false;                 // Executable::sums_go_on
 };
 // From where to where in a schedule a value must exist, inclusive.
 struct LiveInterval {

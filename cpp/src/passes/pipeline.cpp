@@ -15,6 +15,7 @@ KernelRoom room_of(const Program& program, bool has_memory_limit) {
     room.workspaces.push_back(program.executable->workspace_bytes(static_cast<NodeId>(n)));
   }
   room.unaliased_result_bytes = program.executable->unaliased_result_bytes();
+  room.sums_go_on = program.executable->sums_go_on();
   if (!has_memory_limit) room.unaliased_step_bytes = program.executable->unaliased_step_bytes();
   return room;
 }

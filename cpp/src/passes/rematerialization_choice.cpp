@@ -217,7 +217,7 @@ class Peak {
 };
 
 KernelRoom room_of(const KernelRoom& room, const std::vector<NodeId>& origins) {
-  KernelRoom result{{}, room.unaliased_result_bytes};
+  KernelRoom result{{}, room.unaliased_result_bytes, 0, room.sums_go_on};
   for (NodeId origin : origins) {
     result.workspaces.push_back(room.workspaces[static_cast<std::size_t>(origin)]);
   }

@@ -44,7 +44,7 @@ std::vector<bool> needed_for_step(const ir::Graph& graph) {
 
 }  // namespace
 
-Schedule schedule(const ir::Graph& graph, bool by_phases) {
+Schedule schedule(const ir::Graph& graph, bool by_phases, bool sums_go_on) {
   const auto readers = ir::consumers(graph);
   const std::vector<bool> needed = needed_for_step(graph);
   Schedule result;
@@ -103,8 +103,12 @@ Schedule schedule(const ir::Graph& graph, bool by_phases) {
     if (target != kNone)
       writers[static_cast<std::size_t>(target)].push_back(static_cast<ValueId>(v));
   }
+  std::size_t last_sum = 0;
+  for (std::size_t k = 0; sums_go_on && k < result.order.size(); ++k) {
+    if (may_go_on(graph.node(result.order[k]))) last_sum = k + 1;
+  }
   for (NodeId id : updates) {
-    std::size_t at = 0;
+    std::size_t at = last_sum;
     for (ValueId input : graph.node(id).inputs) at = std::max(at, root_position(input));
     for (ValueId output : graph.node(id).outputs) {
       const ValueId target = graph.value(output).writes;

@@ -1,6 +1,7 @@
 // From a graph to the places of its values in one schedule: the order, how long each value must
 // exist, and the arena that the planner makes of that.
 #include <algorithm>
+#include <numeric>
 
 #include "ir/extents.h"
 #include "passes/passes.h"
@@ -50,6 +51,23 @@ std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vect
     for (ValueId gradient : gradients) keep(gradient);
   }
   return result;
+}
+
+// The last position beside which the sum over ranks at `position` may go on: that before the first
+// node that reads one of its results, or the end.
+std::size_t last_beside(const ir::Graph& graph, const std::vector<ValueId>& roots,
+                       const Schedule& schedule, std::size_t position) {
+  const auto root = [&](ValueId v) { return roots[static_cast<std::size_t>(v)]; };
+  const std::vector<ValueId>& sums = graph.node(schedule.order[position]).outputs;
+  std::size_t k = position + 1;
+  for (; k < schedule.order.size(); ++k) {
+    const std::vector<ValueId>& inputs = graph.node(schedule.order[k]).inputs;
+    const auto is_sum = [&](ValueId input) {
+      return std::ranges::any_of(sums, [&](ValueId sum) { return root(sum) == root(input); });
+    };
+    if (std::ranges::any_of(inputs, is_sum)) break;
+  }
+  return k - 1;
 }
 
 // The operands of which an op reads each position for the last time before it writes that position
@@ -102,10 +120,24 @@ void allow_replacing(const ir::Graph& graph, const std::vector<ValueId>& roots,
 VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool by_phases,
                          const std::vector<ValueId>& gradients) {
   VariantPlan plan;
-  plan.schedule = schedule(graph, by_phases);
+  plan.schedule = schedule(graph, by_phases, room.sums_go_on);
   const std::vector<NodeId>& order = plan.schedule.order;
   const std::vector<ValueId> roots = alias_roots(graph);
   plan.liveness = live_intervals(graph, roots, plan.schedule, by_phases, gradients);
+  std::vector<std::size_t> done(order.size());  // at which position each node is
+  std::iota(done.begin(), done.end(), std::size_t{0});
+  for (std::size_t k = 0; room.sums_go_on && k < order.size(); ++k) {
+    const ir::Node& node = graph.node(order[k]);
+    if (!may_go_on(node)) continue;
+    done[k] = last_beside(graph, roots, plan.schedule, k);
+    for (const std::vector<ValueId>* values : {&node.inputs, &node.outputs}) {
+      for (ValueId value : *values) {
+        LiveInterval& interval =
+            plan.liveness[static_cast<std::size_t>(roots[static_cast<std::size_t>(value)])];
+        interval.last = std::max(interval.last, done[k]);
+      }
+    }
+  }
   std::vector<PlannedBuffer> buffers;
   std::int64_t all_bytes = 0;
   plan.buffer_of.assign(graph.values.size(), -1);
@@ -135,7 +167,7 @@ VariantPlan plan_variant(const ir::Graph& graph, const KernelRoom& room, bool by
     if (room.workspaces[n] == 0) continue;
     plan.workspace_of[n] = static_cast<int>(buffers.size());
     const bool unaliased = room.workspaces[n] <= std::min(kFewBytes, room.unaliased_result_bytes);
-    const std::size_t first = unaliased ? 0 : k, last = unaliased ? order.size() : k;
+    const std::size_t first = unaliased ? 0 : k, last = unaliased ? order.size() : done[k];
     buffers.push_back({room.workspaces[n], first, last, {}, 0});
   }
   plan.arena = plan_arena(std::move(buffers));

@@ -37,6 +37,8 @@ class Executable {
   // So do all results of a full step where they have no more bytes than this together, unless the
   // graph has a memory limit: where a place is shared, a node waits for the other value's readers.
   virtual std::size_t unaliased_step_bytes() const { return 0; }
+  // Whether a sum over ranks goes on while the nodes behind it run, until one reads a result.
+  virtual bool sums_go_on() const { return false; }
   // Raises DeviceError where the threads that a run takes cannot work for this one; call before
   // anything is done that a failure must not leave.
   virtual void expect_threads() const {}

@@ -22,6 +22,17 @@ class Kernel {
   virtual void run(Pointers pointers) = 0;
 };
 
+// One that may go on while others run: between the two calls nobody touches what it reads and
+// writes, its workspace included.
+class ConcurrentKernel : public Kernel {
+ public:
+  virtual void begin(Pointers pointers) = 0;
+  // Returns when it is done, at once where it was not begun. Raises what it has raised.
+  virtual void finish() = 0;
+  // Ends what was begun, for a run that has failed.
+  virtual void abandon() noexcept = 0;
+};
+
 // Yes, or the reason why not.
 struct Support {
   bool yes = true;

@@ -10,6 +10,10 @@ using ir::kNone;
 using ir::NodeId;
 using ir::ValueId;
 
+bool may_go_on(const ir::Node& node) {
+  return node.op == ir::Op::all_reduce && node.phase != ir::Phase::update;
+}
+
 std::vector<ValueId> alias_roots(const ir::Graph& graph) {
   std::vector<ValueId> roots(graph.values.size());
   for (std::size_t v = 0; v < roots.size(); ++v) roots[v] = static_cast<ValueId>(v);

@@ -54,6 +54,9 @@ constexpr bool runs_update(Run run) {
 
 // By value: the value whose bytes it shares (a view's source, a write's parameter), or itself.
 std::vector<ir::ValueId> alias_roots(const ir::Graph& graph);
+// Whether a node is a sum over ranks that may go on beside the nodes behind it, which keeps its
+// memory. Behind those of an update there is little to do.
+bool may_go_on(const ir::Node& node);
 
 // A forward value that is rematerialized in the gradient pass, and what that frees where most bytes
 // are in use: nothing for one that only another one of them is made of.

@@ -9,19 +9,32 @@ namespace {
 constexpr std::size_t kNumbers = 2;  // before the arrays
 
 template <class T, class Sent = T>
-class AllReduceKernel final : public Kernel {
+class AllReduceKernel final : public ConcurrentKernel, distributed::Background::Call {
  public:
   AllReduceKernel(const ir::Graph& graph, const ir::Node& node)
       : node_(node),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
-        sum_(distributed::ranks_numbered(std::get<ir::AllReduceAttributes>(node.attributes).ranks),
-             counts_of(graph, node)),
+        ranks_(
+            distributed::ranks_numbered(std::get<ir::AllReduceAttributes>(node.attributes).ranks)),
+        sum_(ranks_, counts_of(graph, node)),
         arrays_(node.outputs.size()),
         sums_(node.outputs.size()) {}
 
   std::size_t workspace_bytes() const override { return sum_.workspace_bytes(); }
 
   void run(Pointers pointers) override {
+    take(pointers);
+    ranks_->background().make(*this);
+  }
+  void begin(Pointers pointers) override {
+    take(pointers);
+    ranks_->background().begin(*this);
+  }
+  void finish() override { ranks_->background().finish(*this); }
+  void abandon() noexcept override { ranks_->background().abandon(*this); }
+
+ private:
+  void take(Pointers pointers) {
     const auto number = [&](std::size_t k) {
       return *reinterpret_cast<const std::int64_t*>(pointers[node_.inputs[k]]);
     };
@@ -29,10 +42,13 @@ class AllReduceKernel final : public Kernel {
       arrays_[k] = reinterpret_cast<const T*>(pointers[node_.inputs[kNumbers + k]]);
       sums_[k] = reinterpret_cast<T*>(pointers[node_.outputs[k]]);
     }
-    sum_.run(arrays_.data(), sums_.data(), pointers[workspace_], number(0), number(1));
+    work_ = pointers[workspace_];
+    rows_ = number(0);
+    all_rows_ = number(1);
   }
 
- private:
+  void make() override { sum_.run(arrays_.data(), sums_.data(), work_, rows_, all_rows_); }
+
   static std::vector<std::size_t> counts_of(const ir::Graph& graph, const ir::Node& node) {
     std::vector<std::size_t> counts;
     for (const ir::ValueId id : node.outputs) {
@@ -44,9 +60,12 @@ class AllReduceKernel final : public Kernel {
 
   ir::Node node_;
   std::size_t workspace_;
+  std::shared_ptr<distributed::Ranks> ranks_;
   distributed::AllReduce<T, Sent> sum_;
   std::vector<const T*> arrays_;
   std::vector<T*> sums_;
+  std::byte* work_ = nullptr;
+  std::int64_t rows_ = 0, all_rows_ = 0;  // of the global batch
 };
 
 Support supports(const ir::Graph&, const ir::Node&) { return {}; }
