@@ -1,6 +1,8 @@
 """Ranks over sockets, beside one rank that has the rows of all of them."""
 
 import subprocess
+import threading
+from pathlib import Path
 
 import launch
 import numpy as np
@@ -228,6 +230,37 @@ def test_a_rank_that_does_not_come_is_named():
         assert result["status"] == 1
         assert "DistributedError" in result["output"]
     assert "expected rank 2 of 3 within 2 s" in results[0]["output"]
+
+
+def test_a_name_that_comes_later(tmp_path):
+    """As that of a pod, which has none before it begins: all ranks have a file of names alone."""
+    names = tmp_path / "hosts"
+    names.write_text("127.0.0.1 localhost\n")
+    within = (
+        *("unshare", "--mount", "sh", "-c"),
+        *('mount --bind "$0" /etc/hosts && exec "$@"', str(names)),
+    )
+    if subprocess.run([*within, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("this user may not have a file of names of its own")
+    later = threading.Timer(2, known_as, (names, "rank0.test"))
+    later.start()
+    options = {"net": "mlp", "steps": 2}
+    results = launch.started("steps", 2, options, within=within, MASTER_ADDR="rank0.test")
+    later.join()
+    assert all(result["status"] == 0 for result in results), results
+
+
+def known_as(names: Path, name: str) -> None:
+    with names.open("a") as file:  # the same file, which is mounted
+        file.write(f"127.0.0.1 {name}\n")
+
+
+def test_a_name_that_never_comes():
+    variables = {"MASTER_ADDR": "no-such-host.invalid", "TRAINGRAPH_DISTRIBUTED_LIMIT": "1"}
+    first, last = launch.started("fails", 2, {"net": "mlp"}, **variables)
+    assert "expected rank 1 of 2 within 1 s" in first["output"]
+    assert "expected to find no-such-host.invalid:" in last["output"]
+    assert "set MASTER_ADDR to the host of rank 0" in last["output"]
 
 
 def test_another_world_size_is_refused():

@@ -24,7 +24,8 @@
 namespace traingraph::distributed {
 namespace {
 
-constexpr int kMilliseconds = 20;  // of one wait
+constexpr int kMilliseconds = 20;         // of one wait
+constexpr int kLookUpMilliseconds = 200;  // between questions to a server of names
 
 [[noreturn]] void fail(const std::string& what, const Address& address, const std::string& why) {
   throw DistributedError("[distributed] expected to " + what + " " + address.host + ":" +
@@ -37,15 +38,25 @@ struct Freed {
   void operator()(addrinfo* found) const { freeaddrinfo(found); }
 };
 
-std::unique_ptr<addrinfo, Freed> resolved(const Address& address, bool listens) {
+// Asks until the deadline: a pod or a machine that is about to start has no address yet.
+std::unique_ptr<addrinfo, Freed> resolved(const Address& address, int flags,
+                                          Clock::time_point deadline) {
   addrinfo asked{};
   asked.ai_socktype = SOCK_STREAM;
-  asked.ai_flags = listens ? AI_PASSIVE : 0;
-  addrinfo* found = nullptr;
+  asked.ai_flags = flags;
   const char* const host = address.host.empty() ? nullptr : address.host.c_str();
-  const int code = getaddrinfo(host, std::to_string(address.port).c_str(), &asked, &found);
-  if (code != 0) fail("find", address, gai_strerror(code));
-  return std::unique_ptr<addrinfo, Freed>(found);
+  const std::string port = std::to_string(address.port);
+  while (true) {
+    addrinfo* found = nullptr;
+    const int code = getaddrinfo(host, port.c_str(), &asked, &found);
+    if (code == 0) return std::unique_ptr<addrinfo, Freed>(found);
+    if (Clock::now() >= deadline) {
+      fail("find", address,
+           std::string(gai_strerror(code)) + "; set MASTER_ADDR to the host of rank 0");
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(kLookUpMilliseconds));
+    check_interruption();
+  }
 }
 
 Socket made(const addrinfo& at) {
@@ -118,7 +129,7 @@ int Socket::release() { return std::exchange(descriptor_, -1); }
 
 Socket listen_at(const Address& address) {
   int code = 0;
-  const auto found = resolved(address, true);
+  const auto found = resolved(address, AI_PASSIVE, Clock::now());
   for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
     Socket socket = made(*at);
     const int on = 1;
@@ -146,7 +157,7 @@ std::uint16_t port_of(const Socket& listening) {
 Socket connect_to(const Address& address, Clock::time_point deadline) {
   int code = 0;
   do {
-    const auto found = resolved(address, false);
+    const auto found = resolved(address, 0, deadline);
     for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
       Socket socket = made(*at);
       if (!socket.is_open()) continue;
