@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -41,6 +42,14 @@ def one(scenario: str, **options: Any) -> Result:
     done = run_alone(scenario, options, {})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+def printed(text: str, count: int) -> list[Result]:
+    """By rank, of a launcher's output, which may join the lines of its ranks."""
+    starts = [found.start() for found in re.finditer(r'\{"rank"', text)]
+    results = [json.JSONDecoder().raw_decode(text, start)[0] for start in starts]
+    assert len(results) == count, text
+    return sorted(results, key=lambda result: result["rank"])
 
 
 def started(

@@ -9,10 +9,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from rank_batches import Batches
 
 import traingraph
 from traingraph import nn
@@ -240,6 +240,21 @@ def resumes(options: Options, world: Any) -> Options:
     }
 
 
+def restarts(options: Options, world: Any) -> Options:
+    """A fit whose rank 0 ends behind its third epoch, where torchrun has started it first."""
+    model = network(options, world)
+    x, y = samples(options, 3 * ROWS + 5)
+
+    def asks(epoch: Any) -> bool:
+        if epoch.number == 3 and os.environ.get("TORCHELASTIC_RESTART_COUNT") == "0":
+            os._exit(3)
+        return True
+
+    checkpoint = traingraph.Checkpoint(path=options["file"])
+    model.fit(x, labels=y, epochs=5, callbacks=[asks, checkpoint], resume=options["file"])
+    return {"digest": digest(model), "starts": os.environ.get("TORCHELASTIC_RESTART_COUNT")}
+
+
 def digest_of(path: str) -> str:
     """Of what a file holds of a training, whichever rank counts its passes."""
     from safetensors.numpy import load_file
@@ -249,18 +264,6 @@ def digest_of(path: str) -> str:
         if not name.startswith("fit."):
             whole.update(name.encode() + values.tobytes())
     return whole.hexdigest()
-
-
-class Batches:
-    """Of all ranks."""
-
-    def __init__(self, x: np.ndarray, y: np.ndarray) -> None:
-        self.x, self.y = x, y
-
-    def __iter__(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for first in range(0, len(self.x), ROWS):
-            part = slice(first, first + ROWS)
-            yield self.x[part], self.y[part]
 
 
 def fit(options: Options, world: Any) -> Options:
@@ -275,7 +278,7 @@ def fit(options: Options, world: Any) -> Options:
     inputs: Options = {"inputs": x}
     if options.get("iterates"):
         # The same batches on all ranks, each of which takes its rows.
-        inputs = {"batches": Batches(x, y)}
+        inputs = {"batches": Batches(x, y, ROWS, world, own=options["iterates"] == "own")}
         arguments = {}
     if options.get("file"):
         arguments["callbacks"] = [traingraph.CSVLog(path=options["file"])]
@@ -372,6 +375,7 @@ def main() -> None:
             "launches": launches,
             "checks": checks,
             "resumes": resumes,
+            "restarts": restarts,
             "fit": fit,
             "fails": fails,
         }[sys.argv[1]](options, world)

@@ -1,9 +1,10 @@
 """Ranks that have a GPU each and add gradients by NCCL, beside one rank with the rows of both."""
 
-import launch
 import numpy as np
 import pytest
 from test_ranks import assert_alike, assert_trains_as_one, mean_losses
+
+import launch
 
 pytestmark = pytest.mark.usefixtures("two_gpus")
 

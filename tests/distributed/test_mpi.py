@@ -1,15 +1,15 @@
 """Ranks that mpirun starts: of Open MPI or MPICH, whichever PATH has."""
 
-import json
 import re
 import shutil
 import subprocess
 import time
 from typing import Any
 
-import launch
 import numpy as np
 import pytest
+
+import launch
 
 MPIRUN = shutil.which("mpirun")
 pytestmark = [
@@ -35,11 +35,7 @@ def run(scenario: str, count: int, options: launch.Result, **variables: str) -> 
 def ranks(scenario: str, count: int, **options: Any) -> list[launch.Result]:
     done = run(scenario, count, options)
     assert done.returncode == 0, done.stderr
-    # MPICH's launcher joins the lines of its ranks.
-    starts = [found.start() for found in re.finditer(r'\{"rank"', done.stdout)]
-    results = [json.JSONDecoder().raw_decode(done.stdout, start)[0] for start in starts]
-    assert len(results) == count, done.stdout
-    return sorted(results, key=lambda result: result["rank"])
+    return launch.printed(done.stdout, count)
 
 
 @pytest.mark.parametrize("count", [2, 4])

@@ -4,9 +4,10 @@ import subprocess
 import threading
 from pathlib import Path
 
-import launch
 import numpy as np
 import pytest
+
+import launch
 
 CLASSES = 5  # of the networks
 
@@ -103,7 +104,7 @@ def test_running_statistics_are_the_same_on_all_ranks():
 
 
 @pytest.mark.parametrize("net", ["dropout", "lenet"])
-@pytest.mark.parametrize("options", [{}, {"iterates": True}, {"samples": 3 * 24 + 1}])
+@pytest.mark.parametrize("options", [{}, {"iterates": "all"}, {"samples": 3 * 24 + 1}])
 def test_fit_shards_batches(net, options):
     """One rank of two has no row of a last batch of one; of five one has a row more."""
     options = {"net": net, "type": "float64", "synchronized": True, **options}
@@ -116,6 +117,17 @@ def test_fit_shards_batches(net, options):
         for name in ("losses", "validations", "loss", "accuracy"):
             assert np.allclose(result[name], alone[name], rtol=1e-9, atol=0), name
         assert result["confusion"] == alone["confusion"]
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_fit_reads_the_rows_of_its_own_rank_alone(count):
+    """Those of others need not be prepared."""
+    options = {"net": "mlp", "type": "float64", "samples": 3 * 24}
+    whole = launch.ranks("fit", count, iterates="all", **options)
+    own = launch.ranks("fit", count, iterates="own", **options)
+    assert_alike(whole + own)
+    assert np.isfinite(own[0]["losses"]).all()
+    assert whole[0]["losses"] == own[0]["losses"]
 
 
 def test_all_ranks_stop_together(tmp_path):

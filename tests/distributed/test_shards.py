@@ -1,8 +1,9 @@
 """Optimizer buffers that ranks share, and gradients that travel in 16 bits."""
 
-import launch
 import numpy as np
 import pytest
+
+import launch
 
 
 @pytest.mark.parametrize(("net", "count"), [("lenet", 2), ("mlp", 3), ("lstm", 4)])
