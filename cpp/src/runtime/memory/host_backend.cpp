@@ -32,6 +32,11 @@ class ConcurrentNodes {
       }
     }
     for (std::size_t n = 0; n < kernels.size() && !all_.empty(); ++n) {
+      // What has failed before an update leaves all parameters as they were.
+      if (graph.nodes[n].phase == ir::Phase::update) {
+        waits_[n] = all_;
+        continue;
+      }
       for (const ir::ValueId v : graph.nodes[n].inputs) {
         for (ConcurrentKernel* one : of_root[static_cast<std::size_t>(root(v))]) {
           if (std::ranges::find(waits_[n], one) == waits_[n].end()) waits_[n].push_back(one);
