@@ -227,7 +227,7 @@ def test_a_rank_that_ends_is_named():
 @pytest.mark.parametrize("seconds", [0.4, 0.47, 0.55, 0.66])
 def test_a_rank_that_ends_leaves_the_parameters(seconds):
     """Wherever it is in a step of several buckets: those of the step before, on all others."""
-    options = {"net": "wide", "compares": True, "of_last": {"lives": seconds}}
+    options = {"net": "deep", "optimizer": "sgd", "compares": True, "of_last": {"lives": seconds}}
     for result in launch.started("fails", 2, options)[:1]:
         assert "rank 1 has ended" in result["text"]
         assert result["step"] > 0

@@ -56,7 +56,7 @@ std::vector<LiveInterval> live_intervals(const ir::Graph& graph, const std::vect
 // The last position beside which the sum over ranks at `position` may go on: that before the first
 // node that reads one of its results, or the end.
 std::size_t last_beside(const ir::Graph& graph, const std::vector<ValueId>& roots,
-                       const Schedule& schedule, std::size_t position) {
+                        const Schedule& schedule, std::size_t position) {
   const auto root = [&](ValueId v) { return roots[static_cast<std::size_t>(v)]; };
   const std::vector<ValueId>& sums = graph.node(schedule.order[position]).outputs;
   std::size_t k = position + 1;
