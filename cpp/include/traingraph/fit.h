@@ -52,7 +52,9 @@ struct TRAINGRAPH_API Epoch {
 // many of its steps are.
 struct TRAINGRAPH_API FitProgress {
   std::vector<Epoch> epochs;
-  int epoch = 0;  // its number, of the last one where none is left; 0 before the first step
+  // Its number, of the last one where none is left; 0 before the first step, and before a file to
+  // go on from is loaded: then nothing of the graph has changed.
+  int epoch = 0;
   std::int64_t steps = 0;
   std::int64_t all_steps = 0;  // of an epoch
   double loss = 0;             // of the epoch's steps so far

@@ -46,10 +46,23 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
   return arguments;
 }
 
+// Where a fit stood when something ended it.
+std::string place_of(const FitProgress& progress, const FitArguments& arguments) {
+  if (progress.epoch != 0) {
+    return "after step " + std::to_string(progress.steps) + " of epoch " +
+           std::to_string(progress.epoch);
+  }
+  const bool has_path = arguments.resume && !arguments.resume->empty();
+  return "before its first step; " +
+         (has_path ? "nothing of '" + *arguments.resume + "' was loaded, and no file was written"
+                   : std::string("the graph is as it was")) +
+         ": make the same call again";
+}
+
 // Raises in Python what ended a fit, with the epochs so far; ours say themselves in which step.
-[[noreturn]] void raise_with(const FitProgress& progress, const std::exception_ptr& ending,
-                             bool says_step) {
-  if (progress.epoch == 0) std::rethrow_exception(ending);
+[[noreturn]] void raise_with(const FitProgress& progress, const FitArguments& arguments,
+                             const std::exception_ptr& ending, bool says_step) {
+  if (progress.epoch == 0 && says_step) std::rethrow_exception(ending);
   const py::object error = to_python(ending);
   // An exception may refuse attributes, as that of a frozen dataclass does: it is raised as it is.
   const auto attempt = [](const auto& change) {
@@ -59,8 +72,7 @@ FitArguments arguments_of(const TrainingGraph& graph, const Arguments& given) {
     }
   };
   attempt([&] { py::setattr(error, "epochs", py::cast(progress.epochs)); });
-  const std::string text = "after step " + std::to_string(progress.steps) + " of epoch " +
-                           std::to_string(progress.epoch);
+  const std::string text = place_of(progress, arguments);
   const bool is_bare = py::type::of(error).is(py::handle(PyExc_KeyboardInterrupt)) &&
                        py::len(error.attr("args")) == 0;
   if (is_bare) {
@@ -250,9 +262,9 @@ std::vector<Epoch> fit(TrainingGraph& self, const Arguments& given) {
     if (epochs.empty() && !progress.ended_by.empty()) warn_of_end(progress);
     return epochs;
   } catch (const Error&) {
-    raise_with(progress, std::current_exception(), true);
+    raise_with(progress, arguments, std::current_exception(), true);
   } catch (...) {
-    raise_with(progress, std::current_exception(), false);
+    raise_with(progress, arguments, std::current_exception(), false);
   }
 }
 

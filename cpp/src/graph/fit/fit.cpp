@@ -163,6 +163,9 @@ class Fit {
     restore_rate(place_, path, graph_.optimizer().get());
   }
 
+    const bool is_over = place_.ended != 0 || place_.epoch > arguments_.epochs;
+    progress_.epoch = static_cast<int>(place_.epoch) - (is_over && place_.steps == 0 ? 1 : 0);
+    progress_.steps = place_.steps;
   void for_callbacks(const std::function<void(FitCallback&)>& call) {
     by_first_rank(graph_, state_, [&] {
       for (const FitCallbackPtr& callback : arguments_.callbacks) call(*callback);

@@ -185,8 +185,9 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
   }
   if (kept == nullptr) {
     throw InvalidArgument(
-        "[fit] expected a graph that stands in a fit to go on with but it stands in none; for more "
-        "epochs after one that has ended, first_epoch is the number of the next");
+        "[fit] expected a graph that stands in a fit to go on with but it stands in none; after a "
+        "call that was interrupted before its first step, make that call again, with its path; for "
+        "more epochs after one that has ended, first_epoch is the number of the next");
   }
   check_micro_batches(state, *kept);
   if (const std::int64_t passes = passes_now(state); passes != kept->passes) {
