@@ -94,6 +94,57 @@ def test_metrics_of_classes_are_those_of_numpy() -> None:
     assert list(found.metrics) == names
 
 
+@pytest.mark.parametrize("labels", ["classes", "one_hot"])
+def test_equal_logits_count_by_their_index(labels: str) -> None:
+    """As accuracy takes the first of equal classes: a network without weights is always that."""
+    model = nn.model([nn.dense(5, weights_init="zeros")], input=4, batch_size=16, labels=labels)
+    x, kinds = np.ones((50, 4), np.float32), np.arange(50) % 5
+    given = kinds.astype(np.int32) if labels == "classes" else np.eye(5, dtype=np.float32)[kinds]
+    names = [f"top_{k}" for k in range(1, 6)]
+    for bias in ([0, 0, 0, 0, 0], [0, 1, 0, 1, 1]):
+        name = next(name for name in model.named_parameters() if name.endswith("biases"))
+        shape = model.state()[name].shape
+        model.load_state(model.state() | {name: np.reshape(bias, shape).astype(np.float32)})
+        found = model.evaluate(x, given, metrics=names)
+        order = np.argsort(-model.predict(x), axis=1, kind="stable")
+        for k, name in enumerate(names, start=1):
+            assert found.metrics[name] == (order[:, :k] == kinds[:, None]).any(axis=1).mean()
+        assert found.metrics["top_1"] == found.accuracy == 0.2
+
+
+def test_more_places_than_classes_are_refused() -> None:
+    text = "metric 'top_9' expected k of at most 3, the count of classes, but got 9"
+    model = classifier()
+    with pytest.raises(ValueError, match=re.escape(f"[fit] {text} in the validation")):
+        model.fit(*TRAINED, validation=KEPT, metrics=["top_9"])
+    assert model.optimizer.time_step == 1
+    with pytest.raises(ValueError, match=re.escape(f"[evaluate] {text}")):
+        model.evaluate(*KEPT, metrics=["top_9"])
+
+
+def test_metrics_do_not_read_weights_of_samples() -> None:
+    model = classifier(weights=True)
+    x, y = KEPT
+    ones, weights = np.ones(len(y), np.float32), np.arange(len(y), dtype=np.float32)
+    plain, found = (
+        model.evaluate(x, y, label_weights=w, metrics=["top_2", "confusion_matrix"])
+        for w in (ones, weights)
+    )
+    assert found.accuracy == plain.accuracy
+    for name, value in plain.metrics.items():
+        np.testing.assert_array_equal(found.metrics[name], value)
+    assert found.loss != plain.loss
+
+
+def test_errors_under_a_sigmoid_loss_are_those_of_logits() -> None:
+    model = nn.model([nn.dense(1)], input=5, batch_size=16, loss="sigmoid_cross_entropy")
+    y = (Y[:, None] > 0).astype(np.float32)
+    names = ["mean_absolute_error", "mean_squared_error"]
+    found, difference = model.evaluate(X, y, metrics=names).metrics, model.predict(X) - y
+    assert found[names[0]] == pytest.approx(np.abs(difference).mean(), rel=1e-6)
+    assert found[names[1]] == pytest.approx(np.square(difference).mean(), rel=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_rows_of_zeros_have_no_class(dtype: str) -> None:
     """As they have no loss: they do not count."""

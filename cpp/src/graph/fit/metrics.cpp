@@ -142,21 +142,31 @@ class SignAccuracy final : public Mean {
   }
 };
 
-// Whether fewer than k logits are above that of the label's class.
+// Whether fewer than k classes are before that of the label, in the order of descending logits; of
+// equal ones, as for accuracy, the first class is before.
 class TopAccuracy final : public Mean {
  public:
-  explicit TopAccuracy(std::int64_t k) : k_(k) {}
+  TopAccuracy(std::string subject, std::int64_t k) : subject_(std::move(subject)), k_(k) {}
+  void check(const Shape& predictions, const Shape&) const override {
+    const std::int64_t classes = predictions.size() > 1 ? predictions[1] : 1;
+    if (k_ <= classes) return;
+    refuse(subject_, "k of at most " + std::to_string(classes) + ", the count of classes,",
+           std::to_string(k_));
+  }
   void count(const TensorData& predictions, const TensorData& labels) override {
     const std::int64_t classes = predictions.shape.size() > 1 ? predictions.shape[1] : 1;
     each_position(predictions, labels,
                   [&](std::int64_t label, std::int64_t found, const auto& logit) {
-                    std::int64_t above = 0;
-                    for (std::int64_t c = 0; c < classes; ++c) above += logit(c) > logit(label);
-                    add_one(found != kNoClass, above < k_);
+                    std::int64_t before = 0;
+                    for (std::int64_t c = 0; c < classes; ++c) {
+                      before += logit(c) > logit(label) || (c < label && logit(c) == logit(label));
+                    }
+                    add_one(found != kNoClass, before < k_);
                   });
   }
 
  private:
+  std::string subject_;
   std::int64_t k_;
 };
 
@@ -332,7 +342,7 @@ MetricPtr make_metric(const std::string& name, LossType type, const std::string&
              : "the loss softmax_cross_entropy or sigmoid_cross_entropy",
            "another one");
   }
-  if (k) return std::make_unique<TopAccuracy>(*k);
+  if (k) return std::make_unique<TopAccuracy>(subject, *k);
   if (name == "auc") return std::make_unique<AreaUnderCurve>(subject, type);
   if (name == kConfusionMatrix) return std::make_unique<ConfusionMatrix>(type);
   return make_accuracy(type);
