@@ -162,9 +162,12 @@ def test_a_file_that_nobody_writes_is_missed(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model().fit(X, Y, callbacks=[file], resume=tmp_path / "other.st" / ".." / "run.safetensors")
-        model().fit(X, Y, resume=tmp_path / "nobody.st")  # the program may write it itself
         Path(file.path).unlink()
         model().fit(X, Y, callbacks=[file], resume=file.path)
+    text = f"begins anew: no file '{tmp_path / 'nobody.st'}' to resume, and no Checkpoint writes it"
+    for callbacks in ([], [tg.EarlyStopping(patience=1)]):
+        with pytest.warns(RuntimeWarning, match=re.escape(text)):
+            assert len(model().fit(X, Y, callbacks=callbacks, resume=tmp_path / "nobody.st")) == 1
 
 
 @pytest.mark.parametrize("validates", [True, False])

@@ -112,8 +112,8 @@ struct TRAINGRAPH_API FitArguments {
   std::int64_t batch_count = 0;  // of an epoch of next_batch; 0: not known
   // Told of the first loss of an epoch that is not finite; none: that raises NumericError.
   std::function<void(const std::string&)> on_nonfinite = {};
-  // Told where the fit begins anew: no file is at `resume`, and no Checkpoint of `callbacks`, of
-  // which there are some, writes it.
+  // Told where the fit begins anew: no file is at `resume`, and no Checkpoint of `callbacks` writes
+  // it.
   std::function<void(const std::string&)> on_missing_file = {};
 };
 

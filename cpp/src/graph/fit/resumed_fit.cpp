@@ -223,13 +223,14 @@ bool is_put_back(GraphState& state, const FitPlacePtr& taken, const FitPlace& no
 
 void warn_of_missing_file(const FitArguments& arguments,
                           const std::vector<const Checkpoint*>& files) {
-  if (!arguments.resume || files.empty() || !arguments.on_missing_file) return;
+  if (!arguments.resume || !arguments.on_missing_file) return;
   const std::string& path = *arguments.resume;
   const auto is_it = [&path](const Checkpoint* file) { return is_one_file(path, file->path()); };
   if (std::ranges::any_of(files, is_it)) return;
-  arguments.on_missing_file("the fit begins anew: no file '" + path +
-                            "' to resume, and the Checkpoint writes '" + files.front()->path() +
-                            "'");
+  arguments.on_missing_file("the fit begins anew: no file '" + path + "' to resume, and " +
+                            (files.empty()
+                                 ? "no Checkpoint writes it"
+                                 : "the Checkpoint writes '" + files.front()->path() + "'"));
 }
 
 void take_states(const Optimizer* optimizer, const std::vector<FitCallbackPtr>& callbacks,
