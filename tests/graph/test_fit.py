@@ -369,11 +369,29 @@ def test_a_step_that_fails_is_named_and_the_weights_are_those_before(device: str
 def test_what_is_refused_amid_an_epoch(device: str) -> None:
     classes = Classes(device)
     wrong = classes.y.copy()
-    wrong[9] = 7  # in the third step
-    with pytest.raises(tg.InvalidArgument, match=r"got 7 .*in step 3 of epoch 1$") as raised:
-        classes.training.fit(classes.x, wrong, shuffle=False)
-    assert raised.value.epochs == []
-    np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(2, device))
+
+    def spoil(epoch: tg.Epoch) -> None:
+        wrong[9] = 7  # in the third step
+
+    with pytest.raises(tg.InvalidArgument, match=r"got 7 .*in step 3 of epoch 2$") as raised:
+        classes.training.fit(classes.x, wrong, epochs=2, shuffle=False, on_epoch=spoil)
+    assert [epoch.number for epoch in raised.value.epochs] == [1]
+    np.testing.assert_array_equal(classes.logits_by_numpy(), weights_after(5, device))
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_a_label_out_of_range_is_refused_before_the_first_step(device: str, shuffle: bool) -> None:
+    """Wherever it lies, also in the last batch, which is a smaller one."""
+    classes = Classes(device)
+    before = classes.logits_by_numpy().copy()
+    for row in (0, 9):
+        wrong = classes.y.copy()
+        wrong[row] = 7
+        with pytest.raises(tg.InvalidArgument, match=rf"got 7 in row {row} at layer") as raised:
+            classes.training.fit(classes.x, wrong, shuffle=shuffle)
+        assert not hasattr(raised.value, "epochs")  # none has begun
+    np.testing.assert_array_equal(classes.logits_by_numpy(), before)
 
 
 @pytest.mark.parametrize("device", ["cpu", "reference"])
@@ -414,11 +432,14 @@ def words_network() -> tuple[tg.MLCTrainingGraph, np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("row", [1, 8])
 def test_an_index_is_named_by_its_place_in_the_given_array(row: int) -> None:
     training, words, labels = words_network()
+    before = training.state()
     words[row, 1] = 9
     place = rf"got 9 at \({row}, 1\) at layer"
     for seed in range(4):
         with pytest.raises(tg.InvalidArgument, match=place):
             training.fit(words, labels, shuffle_seed=seed)
+    for name, values in training.state().items():
+        np.testing.assert_array_equal(values, before[name], err_msg=name)
     for call in (partial(training.evaluate, words, labels), partial(training.predict, words)):
         with pytest.raises(tg.InvalidArgument, match=place):
             call()

@@ -84,16 +84,22 @@ def bad_shape() -> dict[str, Any]:
 
 
 def bad_class() -> dict[str, Any]:
-    return {"inputs": X, "labels": np.full(90, 7), "shuffle": False,
-            "schedule": tg.RateSchedule.constant(0.5)}  # fmt: skip
+    return {"batches": [(X[:16], np.full(16, 7))], "schedule": tg.RateSchedule.constant(0.5)}
 
 
-@pytest.mark.parametrize("bad", [bad_shape, bad_class])
-def test_a_fit_that_is_refused_in_its_first_step_leaves_the_place(bad: Any) -> None:
+def bad_classes() -> dict[str, Any]:
+    return {"inputs": X, "labels": np.full(90, 7), "schedule": tg.RateSchedule.constant(0.5)}
+
+
+@pytest.mark.parametrize(("bad", "text"), [
+    (bad_shape, "of epoch 1"), (bad_class, "in step 1 of epoch 1"), (bad_classes, "'Loss'$"),
+])  # fmt: skip
+def test_a_fit_that_is_refused_in_its_first_step_leaves_the_place(bad: Any, text: str) -> None:
+    """Or before it."""
     whole, network = model(), stopped()
     whole.fit(X, Y, epochs=4)
     for _ in range(2):
-        with pytest.raises(ValueError, match="of epoch 1"):
+        with pytest.raises(ValueError, match=text):
             network.fit(**bad())
     rest = network.fit(X, Y, epochs=4, resume=True)
     assert [epoch.number for epoch in rest] == [2, 3, 4]
@@ -159,15 +165,15 @@ def test_a_file_that_nobody_writes_is_missed(tmp_path: Path) -> None:
     text = f"begins anew: no file '{tmp_path / 'other.st'}' to resume, and the Checkpoint writes"
     with pytest.warns(RuntimeWarning, match=re.escape(text)):
         model().fit(X, Y, callbacks=[file], resume=tmp_path / "other.st")
+    text = f"begins anew: no file '{tmp_path / 'nobody.st'}' to resume, and no Checkpoint writes it"
+    for callbacks in ([], [tg.EarlyStopping(patience=1)]):
+        with pytest.warns(RuntimeWarning, match=re.escape(text)):
+            assert len(model().fit(X, Y, callbacks=callbacks, resume=tmp_path / "nobody.st")) == 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model().fit(X, Y, callbacks=[file], resume=tmp_path / "other.st" / ".." / "run.safetensors")
         Path(file.path).unlink()
         model().fit(X, Y, callbacks=[file], resume=file.path)
-    text = f"begins anew: no file '{tmp_path / 'nobody.st'}' to resume, and no Checkpoint writes it"
-    for callbacks in ([], [tg.EarlyStopping(patience=1)]):
-        with pytest.warns(RuntimeWarning, match=re.escape(text)):
-            assert len(model().fit(X, Y, callbacks=callbacks, resume=tmp_path / "nobody.st")) == 1
 
 
 @pytest.mark.parametrize("validates", [True, False])

@@ -93,8 +93,11 @@ class Fit {
     place_.samples = samples.count();
     place_.batch_size = validation_batch_ = batch;
     set_order(place_, state_, arguments_, progress_.all_steps);
-    state_.current_executor("fit")->check_none_is_missing(
-        batch_of_rank(state_, samples, 0, batch).arguments, {.call = "fit"});
+    const std::shared_ptr<Executor> executor = state_.current_executor("fit");
+    const ExecutionArguments& some = batch_of_rank(state_, samples, 0, batch).arguments;
+    const std::int64_t rows = some.batch_size;
+    executor->check_none_is_missing(some, {.call = "fit"});
+    executor->check_integers(samples.batch(0, samples.count()).arguments, rows);
     if (place_.shuffle_seed) {
       samples.check_lengths(batch, true);
       check_all_move(state_, data, "shuffled; pass them, or shuffle=False");
@@ -160,12 +163,12 @@ class Fit {
     });
     place_ = *kept;
     place_.callbacks = std::move(callbacks);
-    restore_rate(place_, path, graph_.optimizer().get());
-  }
-
     const bool is_over = place_.ended != 0 || place_.epoch > arguments_.epochs;
     progress_.epoch = static_cast<int>(place_.epoch) - (is_over && place_.steps == 0 ? 1 : 0);
     progress_.steps = place_.steps;
+    restore_rate(place_, path, graph_.optimizer().get());
+  }
+
   void for_callbacks(const std::function<void(FitCallback&)>& call) {
     by_first_rank(graph_, state_, [&] {
       for (const FitCallbackPtr& callback : arguments_.callbacks) call(*callback);

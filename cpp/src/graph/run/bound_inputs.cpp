@@ -324,6 +324,25 @@ void BoundInputs::check_given(const CompiledGraph& graph, const ExecutionArgumen
   check(arguments.loss_label_weights, graph_.loss_label_weights, "loss label weights");
 }
 
+void BoundInputs::check_integers(const CompiledGraph& graph,
+                                 const ExecutionArguments& samples) const {
+  const auto check = [&](const NamedData& data, const NamedTensors& declared) {
+    for (const auto& [name, array] : data) {
+      const TensorPtr* const tensor = traingraph::find(declared, name);
+      for (const BoundSlot& slot : graph.bound) {
+        if (tensor == nullptr || slot.tensor != *tensor || slot.value == kNone) continue;
+        IntegerRange range = slot.range;
+        range.descends = false;
+        check_range(slot.name, range, graph.type(slot.value, samples.batch_size), array,
+                    {nullptr, 0, samples.batch_size});
+      }
+    }
+  };
+  check(samples.inputs, graph_.inputs);
+  check(samples.loss_labels, graph_.loss_labels);
+  check(samples.loss_label_weights, graph_.loss_label_weights);
+}
+
 void BoundInputs::check_none_is_missing(const CompiledGraph& graph,
                                         const ExecutionArguments& arguments,
                                         const CallDetails& details) {

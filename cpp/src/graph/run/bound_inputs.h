@@ -50,6 +50,8 @@ class BoundInputs {
                    const CallDetails& details) const;
   void check_none_is_missing(const CompiledGraph& graph, const ExecutionArguments& arguments,
                              const CallDetails& details);
+  // The ranges of integers alone, of samples of many batches: lengths are sorted in each.
+  void check_integers(const CompiledGraph& graph, const ExecutionArguments& samples) const;
   // The gradients from outside that its gradient pass reads.
   void bind_gradients(Job& job);
 

@@ -55,6 +55,12 @@ void Executor::check_none_is_missing(const ExecutionArguments& arguments,
   bound_inputs_.check_none_is_missing(*graph, arguments, details);
 }
 
+void Executor::check_integers(const ExecutionArguments& samples, std::int64_t batch) {
+  const CompiledPtr graph = compiled(batch, Mode::training, false);
+  const std::lock_guard lock(mutex_);
+  bound_inputs_.check_integers(*graph, samples);
+}
+
 void Executor::check_labels_are_declared(const char* call) const {
   if (graph_.loss_layer == nullptr || !graph_.loss_labels.empty()) return;
   throw InvalidArgument(std::string("[") + call +

@@ -60,6 +60,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void check_inference(const ExecutionArguments& arguments, const CallDetails& details);
   // Raises where a training step would lack data, whatever the numbers of the others are.
   void check_none_is_missing(const ExecutionArguments& arguments, const CallDetails& details);
+  // Raises for labels, indices and lengths of all samples that a training step of `batch` rows
+  // would refuse in one of its batches.
+  void check_integers(const ExecutionArguments& samples, std::int64_t batch);
   // The last layer's first result in an inference forward without losses.
   TensorData predict(const ExecutionArguments& arguments, const SampleRows& samples,
                      const ChosenRows& rows);
