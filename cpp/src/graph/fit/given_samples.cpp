@@ -64,7 +64,7 @@ const Loss& loss_of(const GraphState& state, const std::string& call) {
 Samples samples_of(const GraphState& state, const SampleData& data, bool scores,
                    const std::string& call) {
   const std::lock_guard lock(structure());
-  Samples samples(declared_batch(state));
+  Samples samples(declared_batch(state), call);
   samples.add(data.inputs, state.inputs, "inputs", &ExecutionArguments::inputs);
   samples.add(data.loss_labels, state.loss_labels, "loss labels", &ExecutionArguments::loss_labels);
   samples.add(data.loss_label_weights, state.loss_label_weights, "loss label weights",

@@ -20,12 +20,12 @@ namespace traingraph {
 void Samples::add(const NamedData& arrays, const NamedTensors& declared, const char* what,
                   NamedData ExecutionArguments::* to) {
   for (const auto& [name, array] : arrays) {
-    const std::string subject = std::string("[samples] ") + what + " '" + name + "': ";
+    const std::string subject = call_ + " " + what + " '" + name + "': ";
     const bool are_labels = to == &ExecutionArguments::loss_labels;
     const TensorPtr* tensor = find(declared, name);
     if (tensor == nullptr) {
-      throw InvalidArgument(std::string("[samples] expected ") + what + " of " +
-                            names_of(declared) + " but got '" + name + "'");
+      throw InvalidArgument(call_ + " expected " + what + " of " + names_of(declared) +
+                            " but got '" + name + "'");
     }
     const TensorDescriptor& d = (*tensor)->descriptor();
     if (array.data_type != d.data_type) {
@@ -88,7 +88,7 @@ void Samples::check_lengths(std::int64_t batch, bool is_shuffled) const {
   if (!is_shuffled && std::ranges::all_of(lengths_, descend)) return;
   for (const Lengths& other : lengths_) {
     if (other.of == lengths_.front().of) continue;
-    throw InvalidArgument("[samples] expected inputs '" + lengths_.front().name + "' and '" +
+    throw InvalidArgument(call_ + " expected inputs '" + lengths_.front().name + "' and '" +
                           other.name +
                           "' of the same lengths, by which the samples of a batch are sorted for "
                           "the LSTM layers that read them, but got others; attention takes "

@@ -20,7 +20,9 @@ namespace traingraph {
 // it. What has one row for all samples is given to each batch as it is.
 class Samples {
  public:
-  explicit Samples(std::int64_t declared_batch) : declared_batch_(declared_batch) {}
+  // `call`: for messages.
+  Samples(std::int64_t declared_batch, std::string call)
+      : declared_batch_(declared_batch), call_(std::move(call)) {}
 
   // Raises typed errors for what does not fit the declared tensors or has another count of samples.
   void add(const NamedData& arrays, const NamedTensors& declared, const char* what,
@@ -72,6 +74,7 @@ class Samples {
   void sort(std::int64_t batch);
 
   std::int64_t declared_batch_;
+  std::string call_;
   std::vector<Column> columns_;
   struct Lengths {
     std::string name;
