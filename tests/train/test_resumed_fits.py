@@ -108,8 +108,24 @@ def test_a_fit_without_a_file_begins_and_one_that_has_ended_stays(tmp_path: Path
     # Nor is the place in a file of a fit that has ended, or in the state.
     network.save(path)
     assert not [name for name in network.state() if name.startswith("fit.")]
-    with pytest.raises(ValueError, match="checkpoint that was saved within a fit but"):
+    text = r"checkpoint that was saved within a fit but '.*' was not, or a later save has replaced"
+    with pytest.raises(ValueError, match=text):
         network.fit(X, Y, resume=path)
+
+
+@pytest.mark.parametrize(("saved", "loading"), [("Adam", "SGD"), ("SGD", "Adam")])
+def test_a_file_of_another_optimizer_names_both(saved: str, loading: str, tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+
+    def network(optimizer: str) -> tg.MLCTrainingGraph:
+        made = {"Adam": nn.adam, "SGD": nn.sgd}[optimizer](0.1)
+        return nn.model([nn.dense(3)], input=5, batch_size=16, optimizer=made)
+
+    network(saved).fit(X, Y, callbacks=[tg.Checkpoint(path=path)])
+    text = f"they are of another optimizer: the file is of {saved}, this graph has {loading}; load_"
+    for call in (lambda one: one.load(path), lambda one: one.fit(X, Y, epochs=2, resume=path)):
+        with pytest.raises(ValueError, match=re.escape(text)):
+            call(network(loading))
 
 
 def test_a_graph_that_has_gone_on_stands_in_no_fit(tmp_path: Path) -> None:

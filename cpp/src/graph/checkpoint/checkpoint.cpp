@@ -193,8 +193,8 @@ class Differences {
         std::to_string(value));
   }
 
-  // Raises what was found, with the names that nothing expected.
-  void raise(bool ignores_training) {
+  // Raises what was found, with the names that nothing expected. `own`: the graph's optimizer.
+  void raise(bool ignores_training, const Optimizer* own) {
     for (const auto& [name, tensor] : values_.tensors) {
       if (expected_.contains(name)) continue;
       if (!ignores_training || !is_of_training(name)) {
@@ -207,10 +207,11 @@ class Differences {
       }
     }
     if (count_ == 0) return;
-    if (has_other_buffers_ && of_buffers_ == count_) {
-      text_ +=
-          "\n  they are of another optimizer; load_state({name: state[name] for name in "
-          "named_parameters()}) takes the weights alone";
+    const std::string other = other_optimizer(own);
+    if ((has_other_buffers_ || !other.empty()) && of_buffers_ == count_) {
+      text_ += "\n  they are of another optimizer" + other +
+               "; load_state({name: state[name] for name in named_parameters()}) takes the weights "
+               "alone";
     }
     throw InvalidArgument("[load] expected the tensors of this graph but " + values_.source +
                           " differs in " + std::to_string(count_) +
@@ -218,6 +219,15 @@ class Differences {
   }
 
  private:
+  // ": the file is of Adam, this graph has SGD", where the file tells of another one.
+  std::string other_optimizer(const Optimizer* own) const {
+    if (values_.file == nullptr || own == nullptr) return "";
+    const auto found = values_.file->metadata().find("optimizer");
+    if (found == values_.file->metadata().end()) return "";
+    const auto kind = [](const std::string& text) { return text.substr(0, text.find('(')); };
+    const std::string theirs = kind(found->second), ours = kind(own->description());
+    return theirs == ours ? "" : ": the file is of " + theirs + ", this graph has " + ours;
+  }
   void add(const std::string& text) {
     text_ += "\n  " + text;
     ++count_;
@@ -260,7 +270,7 @@ void check(const Values& values, const Contents& contents, const GraphState& sta
                                has_rows ? std::numeric_limits<std::int64_t>::max() : 0, "");
     for (const auto& [name, tensor] : contents.summed) expect(sum_name(name), *tensor);
   }
-  differences.raise(!state.training);
+  differences.raise(!state.training, state.optimizer.get());
 }
 
 // Into the memory that the tensor already has, which may be the caller's, and on to the device.

@@ -172,7 +172,8 @@ FitPlacePtr loaded_place(GraphState& state, const std::string& path,
         return check(*place);
       }
       throw InvalidArgument("[fit] expected a checkpoint that was saved within a fit but '" + path +
-                            "' was not; load it, and fit with first_epoch");
+                            "' was not, or a later save has replaced it; load it, and fit with "
+                            "first_epoch");
     });
     return state.fit_place->get();
   }
