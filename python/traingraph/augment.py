@@ -18,6 +18,7 @@ import numpy.typing as npt
 from traingraph._missing_names import missing_name
 
 Array: TypeAlias = npt.NDArray[Any]
+Samples: TypeAlias = Array | Sequence[Any]
 Transform: TypeAlias = Callable[[Array, np.random.Generator], Array]
 
 __all__ = ["Batches", "flip", "noise", "scale", "shift"]
@@ -103,20 +104,20 @@ def noise(deviation: float) -> Transform:
 class Batches:
     """Arrays by batches: the iterable that fit(batches=…) takes, one epoch for each iter().
 
-    inputs: an array, or arrays by name; then transforms are lists by name. The last batch may be
-    smaller.
+    inputs: an array or a list, or some by name; then transforms are lists by name. The last batch
+    may be smaller.
     """
 
     def __init__(
         self,
-        inputs: Array | Mapping[str, Array],
-        labels: Array | Mapping[str, Array],
+        inputs: Samples | Mapping[str, Samples],
+        labels: Samples | Mapping[str, Samples],
         *,
         batch_size: int,
         seed: int = 0,
         shuffle: bool = True,
         transforms: Sequence[Transform] | Mapping[str, Sequence[Transform]] = (),
-        label_weights: Array | Mapping[str, Array] | None = None,
+        label_weights: Samples | Mapping[str, Samples] | None = None,
     ) -> None:
         _expect_whole("Batches", "batch_size", batch_size)
         _expect(batch_size >= 1, "Batches", "batch_size of at least 1", batch_size)
@@ -200,8 +201,20 @@ def _arrays(name: str, part: Any) -> Any:
     if isinstance(part, Mapping):
         _expect(part, "Batches", f"{name} with an array", "none")
         return {key: _arrays(f"{name}['{key}']", one) for key, one in part.items()}
-    _expect_type(_has_rows(part), "Batches", f"{name}: an array with samples on axis 0", part)
-    return part
+    array = _array(name, part) if isinstance(part, list | tuple) else part
+    _expect_type(_has_rows(array), "Batches", f"{name}: an array with samples on axis 0", part)
+    return array
+
+
+def _array(name: str, samples: Sequence[Any]) -> Array:
+    """A list of numbers, of lists or of arrays of one shape."""
+    try:
+        return np.asarray(samples)
+    except ValueError:
+        shapes = sorted({np.shape(sample) for sample in samples if hasattr(sample, "shape")})
+        got = f"arrays {', '.join(map(str, shapes))}" if shapes else "lists of several lengths"
+        text = f"[augment.Batches] expected {name}: samples of one shape but got {got}"
+        raise ValueError(text) from None
 
 
 def _has_rows(array: Any) -> bool:

@@ -156,6 +156,26 @@ def test_arguments_of_other_types_are_told(call: Any, text: str) -> None:
         call()
 
 
+@pytest.mark.parametrize("of", [list, np.ndarray.tolist, tuple])
+def test_lists_are_samples(of: Any) -> None:
+    found = augment.Batches(of(IMAGES), of(LABELS), batch_size=20, seed=3)
+    for one, expected in zip(
+        found, augment.Batches(IMAGES, LABELS, batch_size=20, seed=3), strict=True
+    ):
+        for array, other in zip(one, expected, strict=True):
+            np.testing.assert_array_equal(array, other)
+
+
+@pytest.mark.parametrize(("samples", "got"), [
+    ([[1, 2], [3]], "lists of several lengths"),
+    ([np.zeros(2), np.zeros(3)], "arrays (2,), (3,)"),
+])  # fmt: skip
+def test_samples_of_several_shapes_are_no_array(samples: Any, got: str) -> None:
+    text = f"[augment.Batches] expected inputs: samples of one shape but got {got}"
+    with pytest.raises(ValueError, match=re.escape(text)):
+        augment.Batches(samples, [0, 1], batch_size=2)
+
+
 def test_numbers_of_numpy_are_numbers() -> None:
     augment.flip(np.float32(0.5), axis=np.int64(-1))
     augment.shift(np.int32(2))
