@@ -398,6 +398,24 @@ def trained_by_squares(graph: tg.MLCGraph, x: tg.MLCTensor) -> tg.MLCTrainingGra
     return training
 
 
+def test_an_early_stopping_puts_back_what_another_model_has_trained_since() -> None:
+    body, x = nn.shared([nn.dense(4)]), numbers(16, 3)
+    y = np.zeros(16, np.int32)
+    ends = [nn.model([body, nn.dense(2)], input=3, batch_size=8, train=body) for _ in range(2)]
+    states = []
+
+    def train_other(epoch: tg.Epoch) -> None:
+        states.append(ends[0].state())
+        ends[1].fit(x, 1 - y)
+
+    stop = tg.EarlyStopping(patience=1, min_delta=1e9)  # the first epoch is the best
+    assert len(ends[0].fit(x, y, epochs=9, callbacks=[stop, train_other])) == 2
+    name = next(iter(ends[0].named_parameters()))
+    moved, put_back = states[1][name], ends[1].state()[name]
+    np.testing.assert_array_equal(put_back, states[0][name])
+    assert not np.array_equal(moved, put_back)
+
+
 def test_train_only_of_a_graph() -> None:
     graph, x = tg.MLCGraph(), tg.MLCTensor(shape=[ROWS, 2])
     layers = [full(2, 3, 1, np.float32), full(3, 1, 3, np.float32)]
