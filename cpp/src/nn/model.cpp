@@ -96,7 +96,10 @@ TensorPtr input_of(const Expression::Input& input, std::int64_t batch_size) {
     throw ShapeError("[model] expected a batch size and an input of 1 to " +
                      std::to_string(kMaxTensorDimensions - 1) +
                      " extents, all of at least 1, but got " + std::to_string(batch_size) +
-                     " and " + to_string(input.shape));
+                     " and " + to_string(input.shape) +
+                     (input.shape.size() > 1 && input.shape.front() == -1
+                          ? "; leave out -1, the batch, which batch_size has"
+                          : ""));
   }
   return Tensor::create({shape, input.options.data_type});
 }

@@ -160,7 +160,7 @@ void refuse_value(const py::detail::function_call& call, const std::string& expe
   const bool is_number = PyLong_Check(value.ptr()) || PyFloat_Check(value.ptr());
   const std::string got = is_number ? printable_ascii(value) : "'" + class_of(value) + "'";
   throw py::type_error("[" + class_of(call.args[0]) + "] expected " + call.func.name + ": " +
-                       expected + " but got " + got);
+                       expected + " but got " + got + advice_on_rate(call.func.name, value));
 }
 
 void add_property(py::handle cls, const char* name, const py::object& get, const py::object& set,

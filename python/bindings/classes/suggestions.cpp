@@ -48,6 +48,12 @@ bool is_called(const std::string& word, const std::string& name) {
       {"beta_1", "beta1"},
       {"beta_2", "beta2"},
       {"amsgrad", "uses_amsgrad"},
+      {"nesterov", "uses_nesterov_momentum"},
+      {"uses_nesterov", "nesterov"},
+      {"uses_nesterov_momentum", "nesterov"},
+      {"momentum", "momentum_scale"},
+      {"momentum_scale", "momentum"},
+      {"is_centered", "centered"},
       {"weight_decay", "regularization_scale"},
       {"pool_size", "kernel"},
       {"criterion", "loss"},
@@ -118,6 +124,8 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
                        *kDecay =
                            "is for nn.adamw(), or the L2 regularization of an "
                            "MLCOptimizerDescriptor",
+                       *kAdam = "is for MLCAdamOptimizer(), which takes it",
+                       *kAdamW = "is for MLCAdamWOptimizer(), which takes it",
                        *kOfWeights = "is for EarlyStopping(restores_best=True)",
                        *kRate =
                            "is the optimizer's: nn.adam(0.01), or optimizer.learning_rate; "
@@ -190,6 +198,12 @@ std::string taken_elsewhere(const std::string& function, const std::string& word
       {"adam", "weight_decay", kDecay},
       {"sgd", "weight_decay", kDecay},
       {"rmsprop", "weight_decay", kDecay},
+      {"adam", "amsgrad", "is uses_amsgrad of MLCAdamOptimizer()"},
+      {"adam", "uses_amsgrad", kAdam},
+      {"adam", "time_step", kAdam},
+      {"adamw", "amsgrad", "is uses_amsgrad of MLCAdamWOptimizer()"},
+      {"adamw", "uses_amsgrad", kAdamW},
+      {"adamw", "time_step", kAdamW},
       {"adam", "clipnorm", kClipping},
       {"adam", "clipvalue", kClipping},
       {"adam", "global_clipnorm", kClipping},

@@ -70,6 +70,12 @@ bool is_truth_value(py::handle value) {
 
 }  // namespace
 
+std::string advice_on_rate(std::string_view name, py::handle value) {
+  const bool gives_rates = PyCallable_Check(value.ptr()) != 0 && !PyType_Check(value.ptr());
+  if (name != "learning_rate" || !gives_rates) return "";
+  return "; pass what gives the rate of each step to fit(schedule=…)";
+}
+
 void refuse(const Where& where, py::handle value) {
   const std::string name = uncalled(value);
   const std::string got = PyType_Check(value.ptr()) ? "the class " + name
@@ -80,8 +86,11 @@ void refuse(const Where& where, py::handle value) {
   const std::string advice = advice_on_other_library(value).value_or("");
   const bool may_be_called = !name.empty() && !name.starts_with("<lambda") && advice.empty();
   const bool may_be_item = !value.is_none() && !py::isinstance<py::dict>(value);
+  const std::string on_rate = advice_on_rate(where.name, value);
   if (may_be_item && where.expected.starts_with("collections.abc.Sequence[")) {
     text += "; put it into a list";
+  } else if (!on_rate.empty()) {
+    text += on_rate;
   } else if (may_be_called) {
     text += "; did you mean " + name + "()?";
   }

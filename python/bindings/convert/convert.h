@@ -9,6 +9,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -34,6 +35,8 @@ struct Where {
 
 // TypeError; asks "did you mean relu()?" when a factory was passed without calling it.
 [[noreturn]] void refuse(const Where& where, py::handle value);
+// "; …" where the argument or property is a learning rate, and the value a schedule of rates.
+std::string advice_on_rate(std::string_view name, py::handle value);
 // InvalidArgument that lists the members of an enumeration that are accepted, '"sum", "mean"', for
 // any other value or name.
 void check_accepted(const char* type, py::handle value, const Where& where,

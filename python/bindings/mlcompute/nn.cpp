@@ -73,8 +73,7 @@ Padding padding_of(const Arguments& given) {
 Shape shape_of(const Arguments& given, const char* name) {
   const py::object value = given[name];
   if (value.is_none()) return {};
-  if (PyIndex_Check(value.ptr())) return {to_integer(value, given.where(name))};
-  return given.get<Shape>(name);
+  return to_sample(value, given.where(name));
 }
 
 std::string activation_of(const Arguments& given) {

@@ -172,15 +172,22 @@ void bind_functions(py::module_& module) {
         }
         options.name = name.value_or("");
         options.data_type = given.get<DataType>("data_type");
-        const py::object shape = given["shape"];
-        if (PyIndex_Check(shape.ptr())) {
-          return nn::input({to_integer(shape, given.where("shape"))}, options);
-        }
-        return nn::input(given.get<Shape>("shape"), options);
+        return nn::input(to_sample(given["shape"], given.where("shape")), options);
       });
 }
 
 }  // namespace
+
+Shape to_sample(py::handle value, const Where& where) {
+  if (PyIndex_Check(value.ptr())) return {to_integer(value, where)};
+  const bool is_list = PyTuple_Check(value.ptr()) || PyList_Check(value.ptr());
+  if (is_list && py::len(value) > 1 && py::reinterpret_borrow<py::sequence>(value)[0].is_none()) {
+    throw py::type_error("[" + where.subject + "] expected " + where.name +
+                         ": the extents of a sample but got " + printable(value) +
+                         "; leave out None, the batch, which batch_size has");
+  }
+  return convert<Shape>(value, where);
+}
 
 nn::Value to_value(py::handle value, const Where& where) {
   if (py::isinstance<Value>(value)) return py::cast<Value>(value);
