@@ -163,9 +163,7 @@ class Fit {
     });
     place_ = *kept;
     place_.callbacks = std::move(callbacks);
-    const bool is_over = place_.ended != 0 || place_.epoch > arguments_.epochs;
-    progress_.epoch = static_cast<int>(place_.epoch) - (is_over && place_.steps == 0 ? 1 : 0);
-    progress_.steps = place_.steps;
+    tell_place(place_, arguments_.epochs, progress_);
     restore_rate(place_, path, graph_.optimizer().get());
   }
 

@@ -151,6 +151,12 @@ bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& prog
   return true;
 }
 
+void tell_place(const FitPlace& place, int epochs, FitProgress& progress) {
+  const bool is_over = place.steps == 0 && (place.ended != 0 || place.epoch > epochs);
+  progress.epoch = static_cast<int>(place.epoch) - (is_over ? 1 : 0);
+  progress.steps = place.steps;
+}
+
 bool is_one_file(const std::string& first, const std::string& second) {
   std::error_code error;
   return whole_path(first) == whole_path(second) ||

@@ -20,6 +20,9 @@ void end_fit(GraphState& state, const FitPlace& place, FitProgress& progress);
 // returned does not know.
 bool is_over(GraphState& state, const FitArguments& arguments, FitProgress& progress);
 
+// Where a fit that goes on stands before its first step, of which `epochs` is the last epoch.
+void tell_place(const FitPlace& place, int epochs, FitProgress& progress);
+
 // Whether two paths, however they are spelled, are those of one file, which need not be there yet.
 bool is_one_file(const std::string& first, const std::string& second);
 // Whether there is a fit to go on with: FitArguments::resume.
