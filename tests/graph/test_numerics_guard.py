@@ -68,7 +68,9 @@ def separately(network: Network, training: Any) -> None:
     network.feed(training)
     handles = [training.execute_forward(options="check_numerics")]
     try:
-        handles += [training.execute_gradient(), training.execute_optimizer_update()]
+        # One by one: where the second call raises, the first one's handle is there.
+        for call in (training.execute_gradient, training.execute_optimizer_update):
+            handles.append(call())
     finally:
         # A failure that nobody has seen would be raised by the next call.
         with contextlib.ExitStack() as all_of_them:
