@@ -1,4 +1,4 @@
-"""Ranks that mpirun starts: of Open MPI or MPICH, whichever PATH has."""
+"""Ranks that mpirun starts: of Open MPI or MPICH, whichever PATH has. Those of four are a part."""
 
 import re
 import shutil
@@ -12,10 +12,8 @@ import pytest
 import launch
 
 MPIRUN = shutil.which("mpirun")
-pytestmark = [
-    pytest.mark.mpi,
-    pytest.mark.skipif(MPIRUN is None, reason="no mpirun in PATH"),
-]
+FOUR = pytest.param(4, marks=pytest.mark.mpi)
+pytestmark = pytest.mark.skipif(MPIRUN is None, reason="no mpirun in PATH")
 
 
 def run(scenario: str, count: int, options: launch.Result, **variables: str) -> Any:
@@ -38,7 +36,7 @@ def ranks(scenario: str, count: int, **options: Any) -> list[launch.Result]:
     return launch.printed(done.stdout, count)
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, FOUR])
 @pytest.mark.parametrize("net", ["dropout", "wide"])
 def test_mpi_gives_the_bits_of_sockets(net, count):
     options = {"net": net, "steps": 5}
@@ -57,7 +55,7 @@ def test_fit_over_mpi():
         assert np.allclose(result["losses"], alone["losses"], rtol=1e-9, atol=0)
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, FOUR])
 def test_all_end_where_a_rank_is_killed(count):
     begun = time.monotonic()
     done = run("fails", count, {"net": "mlp", "of_last": {"ends_at": 5}})
@@ -78,7 +76,7 @@ def test_all_end_where_a_rank_raises():
     assert done.returncode != 0
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, FOUR])
 def test_all_end_where_a_rank_leaves(count):
     begun = time.monotonic()
     done = run("fails", count, {"net": "mlp", "of_last": {"leaves_at": 5}})
@@ -87,6 +85,7 @@ def test_all_end_where_a_rank_leaves(count):
     assert done.returncode != 0
 
 
+@pytest.mark.mpi
 def test_shards_and_synchronized_statistics_over_mpi():
     options = {"net": "lenet", "synchronized": True, "shard": True, "steps": 5}
     over_mpi = ranks("steps", 4, **options)
@@ -94,6 +93,7 @@ def test_shards_and_synchronized_statistics_over_mpi():
     assert {result["digest"] for result in over_mpi + over_sockets} == {over_mpi[0]["digest"]}
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("colors", [1, 2])
 def test_communicators_of_mpi4py(colors):
     """One for all ranks, or two halves that train on their own."""
