@@ -403,20 +403,25 @@ STRAY = [
 ]
 
 
+def edited_file(folder: Path, changed: dict[str, Any]) -> Path:
+    """Of a fit that was interrupted, with other entries; None: without it."""
+    safetensors = pytest.importorskip("safetensors.numpy")
+    path = folder / "run.safetensors"
+    interrupted().save(path)
+    file = safetensors.load_file(path)
+    for name, value in changed.items():
+        file.pop(name, None)
+        if value is not None:
+            file[name] = np.asarray(value)
+    safetensors.save_file(file, path)
+    return path
+
+
 @pytest.mark.parametrize(("changed", "text"), STRAY, ids=range(len(STRAY)))
 def test_what_no_early_stopping_remembers_is_refused(
     changed: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    safetensors = pytest.importorskip("safetensors.numpy")
-    path = tmp_path / "run.safetensors"
-    interrupted().save(path)
-    file = safetensors.load_file(path)
-    for name, value in changed.items():
-        entry = f"fit.callbacks.1.{name}"
-        assert file.pop(entry).ndim == 0
-        if value is not None:
-            file[entry] = np.asarray(value)
-    safetensors.save_file(file, path)
+    path = edited_file(tmp_path, {f"fit.callbacks.1.{k}": v for k, v in changed.items()})
     network = model()
     before = network.state()
     stop = tg.EarlyStopping(patience=9)
@@ -442,15 +447,7 @@ STRAY_WEIGHTS = [
 def test_best_weights_of_another_graph_are_refused(
     changed: dict[str, Any], text: str, tmp_path: Path
 ) -> None:
-    safetensors = pytest.importorskip("safetensors.numpy")
-    path = tmp_path / "run.safetensors"
-    interrupted().save(path)
-    file = safetensors.load_file(path)
-    for name, value in changed.items():
-        file.pop(KEPT + name, None)
-        if value is not None:
-            file[KEPT + name] = value
-    safetensors.save_file(file, path)
+    path = edited_file(tmp_path, {KEPT + name: value for name, value in changed.items()})
     with pytest.raises(ValueError, match=re.escape(text)) as error:
         model().fit(X, Y, epochs=4, callbacks=[tg.EarlyStopping(patience=9)], resume=path)
     assert error.value.epochs == []
