@@ -340,7 +340,7 @@ def fails(options: Options, world: Any) -> Options:
     except traingraph.Error as error:
         seconds = time.monotonic() - begun
         if own.get("compares"):
-            return {"text": str(error), "step": step, "kept": ends(model) == before}
+            return {"text": str(error), "kept": ends(model) == before}
         time.sleep(own.get("waits", 0))  # so that the end of this process tells nobody
         return {"error": type(error).__name__, "text": str(error), "seconds": seconds}
     return {}

@@ -230,7 +230,6 @@ def test_a_rank_that_ends_leaves_the_parameters(seconds):
     options = {"net": "deep", "optimizer": "sgd", "compares": True, "of_last": {"lives": seconds}}
     for result in launch.started("fails", 2, options)[:1]:
         assert "rank 1 has ended" in result["text"]
-        assert result["step"] > 0
         assert result["kept"]
 
 
