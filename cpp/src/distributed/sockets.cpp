@@ -3,9 +3,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
-#include <cstring>
-
 #include <traingraph/errors.h>
 
 #include "distributed/process_memory.h"
@@ -81,7 +78,7 @@ bool Sockets::Line::has_received() const { return length_of(receives) == 0; }
 
 bool Sockets::Line::is_amid() const {
   const std::size_t left = length_of({sends.data(), 2}), of_answer = sends[2].iov_len;
-  return (left != 0 && left != message) || (of_answer != 0 && of_answer != sizeof answer);
+  return (left != 0 && left != message) || (of_answer != 0 && of_answer != sizeof own);
 }
 
 void Sockets::begin(const Header& own, std::size_t rank, Messages& messages) {
@@ -89,10 +86,10 @@ void Sockets::begin(const Header& own, std::size_t rank, Messages& messages) {
   if (!line.socket.is_open()) return;
   const Part &send = messages.sends[rank], &receive = messages.receives[rank];
   line.told_place = reinterpret_cast<std::uintptr_t>(send.bytes);
-  line.answer = own;
-  line.sends = {piece_of(line.answer),
+  line.own = own;
+  line.sends = {piece_of(line.own),
                 line.reads(send) ? piece_of(line.told_place) : iovec{send.bytes, send.length},
-                line.reads(receive) ? piece_of(line.answer) : iovec{}};
+                line.reads(receive) ? piece_of(line.own) : iovec{}};
   line.receives = {
       piece_of(messages.headers[rank]),
       line.reads(receive) ? piece_of(line.heard_place) : iovec{receive.bytes, receive.length},

@@ -34,7 +34,7 @@ class Sockets final : public Transport {
     Socket socket;
     std::int64_t process = 0;  // of one whose memory is read, or 0
     std::uint64_t told_place = 0, heard_place = 0;
-    Header answer, heard_answer;
+    Header own, heard_answer;  // the own one is an answer, too
     Pieces sends, receives;
     std::size_t message = 0;  // bytes before the answer that are sent
 
