@@ -23,6 +23,11 @@ def blocks(net: str) -> list[Any]:
                 nn.dense(CLASSES),
             ),
         ],
+        # Sums over the batch that a batch of one does not need.
+        "biases": [
+            *(nn.conv2d(4, 3), nn.group_norm(2), "tanh", nn.conv2d(3, 3), nn.batch_norm()),
+            *(nn.flatten(), nn.dense(CLASSES)),
+        ],
         # Above the size that travels as a whole, and several buckets.
         "wide": [nn.dense(1500), "relu", nn.dense(1500), "relu", nn.dense(CLASSES)],
         "deep": [*[nn.dense(1100, activation="relu") for _ in range(7)], nn.dense(CLASSES)],

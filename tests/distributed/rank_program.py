@@ -65,7 +65,7 @@ def network(options: Options, world: Any) -> Any:
 
 def shape_of(options: Options) -> tuple[int, ...]:
     """Of a sample."""
-    return {"lstm": (4, FEATURES), "lenet": IMAGE}.get(options["net"], (FEATURES,))
+    return {"lstm": (4, FEATURES), "lenet": IMAGE, "biases": IMAGE}.get(options["net"], (FEATURES,))
 
 
 def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:

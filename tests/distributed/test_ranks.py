@@ -119,6 +119,17 @@ def test_fit_shards_batches(net, options):
         assert result["confusion"] == alone["confusion"]
 
 
+@pytest.mark.parametrize("samples", [3 * 24 + 1, 3 * 24 + 3])
+def test_a_rank_with_one_row(samples):
+    """Its program has the sums of the others, in their order."""
+    options = {"net": "biases", "type": "float64", "synchronized": True, "samples": samples}
+    alone = launch.one("fit", **options)
+    results = launch.ranks("fit", **options)
+    assert_alike(results)
+    for result in results:
+        assert np.allclose(result["losses"], alone["losses"], rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_fit_reads_the_rows_of_its_own_rank_alone(count):
     """Those of others need not be prepared."""
@@ -294,6 +305,8 @@ def test_another_world_size_is_refused():
     ("variables", "text"),
     [
         ({"RANK": "0", "WORLD_SIZE": "2"}, "but MASTER_ADDR is not set"),
+        ({"RANK": "0"}, "RANK and WORLD_SIZE together but WORLD_SIZE is not set"),
+        ({"WORLD_SIZE": "4"}, "RANK and WORLD_SIZE together but RANK is not set"),
         ({"RANK": "2", "WORLD_SIZE": "2"}, "RANK of 0 to 1 but got '2'"),
         ({"RANK": "0", "WORLD_SIZE": "two"}, "WORLD_SIZE of 1 to"),
     ],

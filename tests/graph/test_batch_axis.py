@@ -446,6 +446,6 @@ def test_samples_of_the_right_count_and_other_axes_are_refused_before_the_first_
     inference = tg.MLCInferenceGraph(graph_objects=[graph])
     inference.add_inputs({"x": x})
     inference.compile(device="cpu")
-    with pytest.raises(tg.ShapeError, match=r"\[samples\] inputs 'x': .*\(N, 3, 4\), but got"):
+    with pytest.raises(tg.ShapeError, match=r"\[predict\] inputs 'x': .*\(N, 3, 4\), but got"):
         inference.predict(np.ones((6, 4, 3), np.float32))
     assert inference.predict(np.ones((6, 3, 1, 4), np.float32)).shape == (6, 3, 4)

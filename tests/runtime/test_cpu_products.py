@@ -132,7 +132,14 @@ def test_epilogues(end, threads):
                 expected = FUNCTIONS[function](expected)
             attributes = {"alpha": alpha, "transpose_b": True}
             attributes["epilogue"] = scalars(1 + adds, code)
-            near(on_cpu("matmul", attributes, arrays)[0][0], expected, 3e-6, of=sums)
+            try:
+                found = on_cpu("matmul", attributes, arrays)[0][0]
+            except NotImplementedError as refused:
+                # oneDNN adds before it scales, so no pass fuses this where it multiplies.
+                assert alpha != 1, refused
+                assert "a library's products are the choice at level" in str(refused)
+                continue
+            near(found, expected, 3e-6, of=sums)
 
 
 @pytest.mark.parametrize("transposes", TRANSPOSES)

@@ -52,6 +52,12 @@ Launch by_addresses(const std::string& rank, const std::string& size) {
 Launch launch() {
   const auto rank = environment("RANK"), size = environment("WORLD_SIZE");
   if (rank && size) return by_addresses(*rank, *size);
+  if (rank || size) {
+    throw InvalidArgument(
+        std::string("[distributed] expected the environment variables RANK and WORLD_SIZE together "
+                    "but ") +
+        (rank ? "WORLD_SIZE" : "RANK") + " is not set");
+  }
   // The number of ranks. Slurm's of a step: what is started without srun is one process.
   const std::pair<const char*, std::optional<std::string>> launchers[] = {
       {"OMPI_COMM_WORLD_SIZE", environment("OMPI_COMM_WORLD_SIZE")},

@@ -60,7 +60,9 @@ ValueId reduce_to(ir::Graph& graph, ValueId x, Type type) {
     if (extent != wanted) axes.push_back(axis);
   }
   if (!axes.empty()) x = reduce(graph, ReduceKind::sum, x, std::move(axes));
-  return extra == 0 ? x : reshape(graph, x, type.shape, type.batched);
+  if (extra == 0 && graph.type(x).batched == type.batched) return x;
+  // A batch of one loses its axis here, too: the nodes are those of larger ones.
+  return apply1(graph, ir::Op::reshape, ir::ReshapeAttributes{type.shape, type.batched}, {x});
 }
 
 }  // namespace traingraph::ops
