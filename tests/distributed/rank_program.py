@@ -299,6 +299,8 @@ def stops(own: Options, model: Any) -> None:
         model.evaluate(x, labels=y)
     elif own["calls"] == "checkpoint":
         model.fit(x, labels=y, callbacks=[traingraph.Checkpoint(path=own["file"])])
+    elif own["calls"] == "fit":
+        model.fit(x, labels=y, validation=(x[:4], y[:4]), **own["arguments"])
     elif own["calls"] == "resume":
         model.fit(x, labels=y, epochs=9, resume=own["file"])
     elif own["calls"] == "state":

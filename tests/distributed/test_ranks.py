@@ -170,6 +170,25 @@ def test_differences_are_refused(of_last, text):
         assert text in result["text"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"shuffle_seed": 2}, "shuffle_seed=1 on rank 0 and shuffle_seed=2 on rank 1"),
+        ({"shuffle": False}, "shuffle_seed=1 on rank 0 and shuffle=False on rank 1"),
+        ({"metrics": ["top_2"]}, "metrics=[accuracy] on rank 0 and metrics=[top_2] on rank 1"),
+        ({"epochs": 3}, "epochs=2 on rank 0 and epochs=3 on rank 1"),
+    ],
+)
+def test_other_arguments_of_a_fit_are_refused(arguments, text):
+    given = {"epochs": 2, "shuffle_seed": 1, "metrics": ["accuracy"]}
+    other = {**given, **arguments}
+    if not other.get("shuffle", True):
+        del other["shuffle_seed"]
+    options = {"net": "mlp", "calls": "fit", "arguments": given}
+    for result in launch.ranks("fails", of_last={"arguments": other}, **options):
+        assert f"expected one fit on all ranks but got {text}" in result["text"]
+
+
 def test_an_error_of_one_rank_in_evaluate_reaches_the_others():
     """At once, though its process goes on."""
     options = {"net": "mlp", "calls": "evaluate", "of_last": {"label": CLASSES + 1, "waits": 8}}

@@ -117,6 +117,15 @@ FUNCTIONS = {
 }
 
 
+def unless_onednn_multiplies(attributes, arrays):
+    try:
+        return on_cpu("matmul", attributes, arrays)[0][0]
+    except NotImplementedError as error:
+        if "a library's products are the choice at level" not in str(error):
+            raise
+    return None
+
+
 @pytest.mark.parametrize("end", ENDS)
 def test_epilogues(end, threads):
     """With one part of K, with several, and with float64 between them."""
@@ -132,12 +141,10 @@ def test_epilogues(end, threads):
                 expected = FUNCTIONS[function](expected)
             attributes = {"alpha": alpha, "transpose_b": True}
             attributes["epilogue"] = scalars(1 + adds, code)
-            try:
-                found = on_cpu("matmul", attributes, arrays)[0][0]
-            except NotImplementedError as refused:
-                # oneDNN adds before it scales, so no pass fuses this where it multiplies.
-                assert alpha != 1, refused
-                assert "a library's products are the choice at level" in str(refused)
+            found = unless_onednn_multiplies(attributes, arrays)
+            if found is None:
+                # It adds before it scales, so no pass fuses this.
+                assert alpha != 1
                 continue
             near(found, expected, 3e-6, of=sums)
 

@@ -48,7 +48,7 @@ class Fit {
     if (is_over(state_, arguments_, progress_)) return {};
     begin();
     RankGuard guard(state_);
-    check_same_place(state_, place_);
+    check_same_fit(state_, place_, arguments_);
     // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,
     // has steps of it.
     while ((place_.ended == 0 || place_.steps > 0) && place_.epoch <= arguments_.epochs) {

@@ -28,6 +28,43 @@ class AskedElsewhere final : public FitCallback {
   FitCallbackPtr there_;
 };
 
+// What has to be the same on all ranks, and is not in the program.
+std::vector<std::string> facts_of(const GraphState& state, const FitPlace& place,
+                                  const FitArguments& arguments) {
+  std::vector<std::string> facts;
+  facts.push_back("epoch " + std::to_string(place.epoch) + ", step " + std::to_string(place.steps) +
+                  " of batches of " + std::to_string(place.batch_size) + " of " +
+                  std::to_string(place.samples) + " samples");
+  facts.push_back("epochs=" + std::to_string(arguments.epochs));
+  facts.push_back(place.shuffle_seed ? "shuffle_seed=" + std::to_string(*place.shuffle_seed)
+                                     : "shuffle=False");
+  facts.push_back("micro_batches=" + std::to_string(state.micro_batches));
+  facts.emplace_back(arguments.schedule ? "a schedule" : "no schedule");
+  const OptimizerPtr optimizer = state.snapshot()->optimizer;
+  if (optimizer != nullptr && !arguments.schedule) {
+    facts.push_back("learning_rate=" + short_text(optimizer->learning_rate()));
+  }
+  std::string metrics = "metrics=[";
+  for (const std::string& name : arguments.metrics) {
+    metrics += (metrics.back() == '[' ? "" : ", ") + name;
+  }
+  facts.push_back(metrics + "]");
+  std::string validation = "no validation";
+  if (arguments.validation && !arguments.validation->inputs.empty()) {
+    const Shape& shape = arguments.validation->inputs.front().second.shape;
+    validation =
+        "a validation of " + (shape.empty() ? "no" : std::to_string(shape[0])) + " samples";
+  }
+  facts.push_back(validation);
+  std::string stopping;
+  for (const FitCallbackPtr& callback : arguments.callbacks) {
+    if (dynamic_cast<const EarlyStopping*>(callback.get()) == nullptr) continue;
+    stopping += (stopping.empty() ? "" : ", ") + callback->kind();
+  }
+  facts.push_back(stopping.empty() ? "no EarlyStopping" : stopping);
+  return facts;
+}
+
 }  // namespace
 
 Samples::Batch& batch_of_rank(const GraphState& state, Samples& samples, std::int64_t first,
@@ -130,17 +167,21 @@ void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimize
   if (rate != optimizer->learning_rate()) optimizer->set_learning_rate(rate);
 }
 
-void check_same_place(const GraphState& state, const FitPlace& place) {
+void check_same_fit(const GraphState& state, const FitPlace& place, const FitArguments& arguments) {
   if (state.ranks == nullptr) return;
-  const std::string own = "epoch " + std::to_string(place.epoch) + ", step " +
-                          std::to_string(place.steps) + " of batches of " +
-                          std::to_string(place.batch_size) + " of " +
-                          std::to_string(place.samples) + " samples";
-  const std::vector<std::string> places = state.ranks->all_texts(own);
-  for (std::size_t r = 1; r < places.size(); ++r) {
-    if (places[r] == places[0]) continue;
-    throw InvalidArgument("[fit] expected one place to begin at but got " + places[0] +
-                          " on rank 0 and " + places[r] + " on rank " + std::to_string(r) +
+  std::string own;
+  for (const std::string& item : facts_of(state, place, arguments)) own += item + "\n";
+  const std::vector<std::string> facts = state.ranks->all_texts(own);
+  for (std::size_t r = 1; r < facts.size(); ++r) {
+    if (facts[r] == facts[0]) continue;
+    const auto differ = std::ranges::mismatch(facts[0], facts[r]).in1 - facts[0].begin();
+    const auto line_of =
+        [before = facts[0].substr(0, static_cast<std::size_t>(differ))](const std::string& text) {
+          const std::size_t first = before.rfind('\n') + 1;  // 0 where there is none before
+          return text.substr(first, text.find('\n', first) - first);
+        };
+    throw InvalidArgument("[fit] expected one fit on all ranks but got " + line_of(facts[0]) +
+                          " on rank 0 and " + line_of(facts[r]) + " on rank " + std::to_string(r) +
                           "; all ranks need the file of `resume`, the same arrays and the same "
                           "arguments");
   }

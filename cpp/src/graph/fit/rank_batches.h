@@ -45,8 +45,8 @@ void by_first_rank(const TrainingGraph& graph, GraphState& state,
 bool is_agreed(const GraphState& state, bool own);
 // Those of rank 0 on all of them: whether a callback has ended the fit, and the learning rate.
 void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimizer* optimizer);
-// Raises InvalidArgument where ranks stand at different places of a fit.
-void check_same_place(const GraphState& state, const FitPlace& place);
+// Raises InvalidArgument where ranks are to begin at different places of a fit, or different fits.
+void check_same_fit(const GraphState& state, const FitPlace& place, const FitArguments& arguments);
 
 // Where what it stands beside raises, the other ranks do, too, as soon as they wait for this one.
 class RankGuard {
