@@ -60,8 +60,10 @@ ValueId reduce_to(ir::Graph& graph, ValueId x, Type type) {
     if (extent != wanted) axes.push_back(axis);
   }
   if (!axes.empty()) x = reduce(graph, ReduceKind::sum, x, std::move(axes));
-  if (extra == 0 && graph.type(x).batched == type.batched) return x;
-  // A batch of one loses its axis here, too: the nodes are those of larger ones.
+  // A batch of one loses its axis, too, so that the nodes are those of larger ones.
+  const Type left = graph.type(x);
+  const bool is_one = left.batched && !type.batched && left.shape[0] == 1;
+  if (extra == 0 && !is_one) return x;
   return apply1(graph, ir::Op::reshape, ir::ReshapeAttributes{type.shape, type.batched}, {x});
 }
 
