@@ -198,6 +198,11 @@ OnlyFit::OnlyFit(KeptFitPlace& place) : place_(place) {
       "batches execute() trains a step");
 }
 
+std::string shuffle_of(const FitPlace& place) {
+  return place.shuffle_seed ? "shuffle_seed=" + std::to_string(*place.shuffle_seed)
+                            : "shuffle=False";
+}
+
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments) {
   const auto refuse = [](const std::string& expected, const std::string& got) {
     throw InvalidArgument("[fit] expected " + expected +
@@ -210,13 +215,10 @@ void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArgume
   if ((place.samples == 0) != (begun.samples == 0)) refuse(source(place), source(begun));
   check_number("samples: ", place.samples, begun.samples);
   check_number("batch_size=", place.batch_size, begun.batch_size);
-  const auto seed_of = [](const FitPlace& of) {
-    return of.shuffle_seed ? "shuffle_seed=" + std::to_string(*of.shuffle_seed) : "shuffle=False";
-  };
   const bool may_differ = place.shuffle_seed && arguments.shuffle && !arguments.shuffle_seed;
   if (!may_differ && place.shuffle_seed != begun.shuffle_seed) {
-    refuse(seed_of(place),
-           place.shuffle_seed || arguments.shuffle_seed ? seed_of(begun) : "shuffle=True");
+    refuse(shuffle_of(place),
+           place.shuffle_seed || arguments.shuffle_seed ? shuffle_of(begun) : "shuffle=True");
   }
   const std::int64_t done = place.steps > 0 ? place.epoch : place.epoch - 1;
   if (arguments.epochs < done) {

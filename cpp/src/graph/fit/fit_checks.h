@@ -45,6 +45,8 @@ struct StrayNumber {
   std::string name, expected, got;
 };
 std::optional<StrayNumber> stray_number(const PlacedCallback& callback, std::int64_t epoch);
+// "shuffle_seed=3", as a call would have it.
+std::string shuffle_of(const FitPlace& place);
 // Whether the call goes on with what a fit has begun. `begun`: where this call would begin.
 void check_resumed(const FitPlace& place, const FitPlace& begun, const FitArguments& arguments);
 

@@ -8,8 +8,10 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/fit/fit_checks.h"
 #include "graph/run/executor.h"
 #include "graph/state/attendance.h"
+#include "ir/number_text.h"
 
 namespace traingraph {
 namespace {
@@ -36,8 +38,7 @@ std::vector<std::string> facts_of(const GraphState& state, const FitPlace& place
                   " of batches of " + std::to_string(place.batch_size) + " of " +
                   std::to_string(place.samples) + " samples");
   facts.push_back("epochs=" + std::to_string(arguments.epochs));
-  facts.push_back(place.shuffle_seed ? "shuffle_seed=" + std::to_string(*place.shuffle_seed)
-                                     : "shuffle=False");
+  facts.push_back(shuffle_of(place));
   facts.push_back("micro_batches=" + std::to_string(state.micro_batches));
   facts.emplace_back(arguments.schedule ? "a schedule" : "no schedule");
   const OptimizerPtr optimizer = state.snapshot()->optimizer;
