@@ -17,6 +17,10 @@ std::int64_t count_wgmma(const std::vector<Work>& run) {
                        [](const Work& work) { return work.kernel->uses_wgmma(); });
 }
 
+bool waits_for_ranks(const std::unique_ptr<Kernel>& kernel) {
+  return kernel != nullptr && kernel->ranks() != nullptr;
+}
+
 }  // namespace
 
 CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
@@ -25,6 +29,7 @@ CudaExecutable::CudaExecutable(Gpu& gpu, const ir::Graph& graph,
       kernels_(std::move(kernels)),
       work_(work_of(graph, kernels_)),
       has_large_products_(has_large_products(graph, work_)),
+      has_sums_(std::ranges::any_of(kernels_, waits_for_ranks)),
       fusion_(graph, work_, context),
       addresses_(graph.values.size() + graph.nodes.size()) {}
 
@@ -50,8 +55,8 @@ CudaExecutable::Range& CudaExecutable::range(const ir::NodeId* order, std::size_
   Range& made = ranges_.emplace_back();
   made.nodes.assign(order, order + count);
   for (const ir::NodeId node : made.nodes) {
-    const Kernel* const kernel = kernels_[static_cast<std::size_t>(node)].get();
-    if (kernel == nullptr || kernel->ranks() == nullptr) continue;
+    const std::unique_ptr<Kernel>& kernel = kernels_[static_cast<std::size_t>(node)];
+    if (!waits_for_ranks(kernel)) continue;
     made.ranks = kernel->ranks();
     ++made.sums;
   }

@@ -29,6 +29,8 @@ class CudaExecutable final : public Executable {
   std::size_t unaliased_step_bytes() const override {
     return has_large_products_ ? std::size_t{64} << 20 : 0;
   }
+  // Else what is computed next could take the place of what still travels, and would wait for it.
+  bool sums_go_on() const override { return has_sums_; }
   void run(const ir::NodeId* order, std::size_t count, Pointers pointers, double* seconds) override;
   bool carry_in(std::byte* to, const void* bytes, std::size_t count) override;
   std::unique_ptr<PendingRead> carry_out(const std::byte* from, std::size_t bytes) override;
@@ -68,7 +70,7 @@ class CudaExecutable final : public Executable {
   Gpu& gpu_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<Work> work_;  // by node number
-  bool has_large_products_;
+  bool has_large_products_, has_sums_;
   HorizontalFusion fusion_;
   std::size_t addresses_;      // length of the table that run() receives
   std::vector<Range> ranges_;  // few: the phases and the step
