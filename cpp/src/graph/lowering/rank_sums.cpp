@@ -16,6 +16,8 @@ namespace {
 
 // Large enough that the time of a message is that of its bytes, small beside the arena.
 constexpr std::size_t kBucketBytes = std::size_t{4} << 20;
+// The last one travels while nothing is computed any more.
+constexpr std::size_t kLastBytes = std::size_t{1} << 20;
 
 // Places of values, the first that is computed before the others.
 std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<ValueId>& values) {
@@ -24,6 +26,15 @@ std::vector<std::size_t> in_order(const ir::Graph& graph, const std::vector<Valu
   std::ranges::stable_sort(places, {},
                            [&](std::size_t k) { return graph.value(values[k]).producer; });
   return places;
+}
+
+// Which of the places the last bucket begins with.
+std::size_t last_bucket(const std::vector<std::size_t>& bytes) {
+  std::size_t first = bytes.size();
+  for (std::size_t sum = 0; first > 0 && sum + bytes[first - 1] <= kLastBytes; --first) {
+    sum += bytes[first - 1];
+  }
+  return first;
 }
 
 // Right behind what it reads, so that it travels while the rest of its pass computes, and what was
@@ -94,12 +105,17 @@ std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering
     bucket.clear();
     bytes = 0;
   };
-  for (const std::size_t place : in_order(graph, values)) {
-    const std::size_t more = ir::storage_bytes(graph.type(values[place]), {});
-    if (bytes + more > kBucketBytes) close();
-    inputs.push_back(values[place]);
-    bucket.push_back(place);
-    bytes += more;
+  const std::vector<std::size_t> places = in_order(graph, values);
+  std::vector<std::size_t> sizes;
+  for (const std::size_t place : places) {
+    sizes.push_back(ir::storage_bytes(graph.type(values[place]), {}));
+  }
+  const std::size_t last = last_bucket(sizes);
+  for (std::size_t k = 0; k < places.size(); ++k) {
+    if (k == last || bytes + sizes[k] > kBucketBytes) close();
+    inputs.push_back(values[places[k]]);
+    bucket.push_back(places[k]);
+    bytes += sizes[k];
   }
   close();
   return sums;

@@ -39,13 +39,14 @@ class TrainingWriter {
     check_tensor_parameters();
     want_parameters();
     want_readable();
+    if (state_.ranks != nullptr) add_statistics();
     differentiate();
     check_outputs();
     for (const TensorPtr& tensor : out_.lowering.parameters) out_.slots.push_back({tensor, ""});
     if (state_.micro_batches > 1) accumulate();
     if (state_.ranks != nullptr) {
-      average_statistics();
       add_over_ranks();
+      replace_statistics();
     }
     if (state_.optimizer != nullptr) update();
   }
@@ -244,10 +245,9 @@ class TrainingWriter {
   }
 
   // What the forward pass writes, as running statistics, becomes the mean over ranks, so that all
-  // of them go on with the same.
-  void average_statistics() {
+  // of them go on with the same. The means travel first, and are written when all sums are there.
+  void add_statistics() {
     const std::vector<ValueId> written = written_by_rank(out_.lowering);
-    if (written.empty()) return;
     graph().phase = ir::Phase::gradient;
     std::vector<ValueId> shares;
     for (const ValueId value : written) {
@@ -256,7 +256,14 @@ class TrainingWriter {
     const std::vector<ValueId> means =
         sums_over_ranks(state_, out_.lowering, shares, ir::Phase::gradient);
     for (std::size_t k = 0; k < written.size(); ++k) {
-      graph().value(means[k]).writes = std::exchange(graph().value(written[k]).writes, kNone);
+      statistics_.emplace_back(means[k], std::exchange(graph().value(written[k]).writes, kNone));
+    }
+  }
+
+  void replace_statistics() {
+    graph().phase = ir::Phase::gradient;
+    for (const auto& [mean, place] : statistics_) {
+      graph().value(ops::unary(graph(), ir::Scalar::identity, mean)).writes = place;
     }
   }
 
@@ -348,6 +355,8 @@ class TrainingWriter {
   std::vector<Wanted> wanted_;
   std::map<const Tensor*, std::size_t> place_of_;  // in wanted_
   std::unique_ptr<LossScaling> scaling_;           // null: none
+  // Means over ranks, and the parameters that they replace.
+  std::vector<std::pair<ValueId, ValueId>> statistics_;
 };
 
 }  // namespace

@@ -32,8 +32,9 @@ class ConcurrentNodes {
       }
     }
     for (std::size_t n = 0; n < kernels.size() && !all_.empty(); ++n) {
-      // What has failed before an update leaves all parameters as they were.
-      if (graph.nodes[n].phase == ir::Phase::update) {
+      // What has failed before a parameter changes leaves all of them as they were.
+      const auto writes = [&](ir::ValueId v) { return graph.value(v).writes != ir::kNone; };
+      if (std::ranges::any_of(graph.nodes[n].outputs, writes)) {
         waits_[n] = all_;
         continue;
       }
