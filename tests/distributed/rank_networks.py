@@ -1,14 +1,47 @@
-"""Networks that ranks train, but for the LSTM."""
+"""Networks that ranks train."""
 
 from typing import Any
 
 from traingraph import nn
 
 CLASSES = 5
+FEATURES = 12
+IMAGE = (1, 12, 12)
+
+
+def shape_of(net: str) -> tuple[int, ...]:
+    """Of a sample."""
+    return {
+        "lstm": (4, FEATURES), "lenet": IMAGE, "biases": IMAGE,
+        "lstm_of_two": (64, 256), "lenet_digits": (1, 8, 8), "resnet18_cifar": (3, 32, 32),
+    }.get(net, (FEATURES,))  # fmt: skip
+
+
+def convolved(channels: int, kernel: int = 3, stride: int = 1) -> list[Any]:
+    return [nn.conv2d(channels, kernel, stride=stride, bias=False), nn.batch_norm()]
+
+
+def resnet18() -> list[Any]:
+    layers = [*convolved(64), "relu"]
+    for channels, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        for first in (stride, 1):
+            body = [*convolved(channels, 3, first), "relu", *convolved(channels)]
+            shortcut = None if first == 1 else convolved(channels, 1, first)
+            layers += [nn.residual(body, shortcut=shortcut), "relu"]
+    return [*layers, nn.average_pool(4), nn.flatten(), nn.dense(CLASSES)]
 
 
 def blocks(net: str) -> list[Any]:
+    if net == "resnet18_cifar":
+        return resnet18()
     return {
+        "lstm": [nn.lstm(6), nn.flatten(), nn.dense(CLASSES)],
+        # As in the benchmarks.
+        "lstm_of_two": [nn.lstm(256, returns_sequences=True), nn.lstm(256), nn.dense(CLASSES)],
+        "lenet_digits": [
+            *(*convolved(32), "relu", *convolved(64), "relu", nn.max_pool(2), nn.flatten()),
+            *(nn.dense(128), "relu", nn.dense(CLASSES)),
+        ],
         "mlp": [nn.dense(24), "tanh", nn.dense(CLASSES)],
         "dropout": [nn.dense(24), nn.dropout(0.5), "relu", nn.dropout(0.2), nn.dense(CLASSES)],
         "batch_norm": [nn.dense(24), nn.batch_norm(), "relu", nn.dense(CLASSES)],

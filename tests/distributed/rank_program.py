@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 from rank_batches import Batches
-from rank_networks import CLASSES, blocks
+from rank_networks import CLASSES, blocks, shape_of
 
 import traingraph
 from traingraph import nn
 
-FEATURES, ROWS = 12, 24  # ROWS: of all ranks
-IMAGE = (1, 12, 12)
+ROWS = 24  # of all ranks
 STEPS = 50
 
 Options = dict[str, Any]
@@ -51,26 +50,16 @@ def network(options: Options, world: Any) -> Any:
         "gradient_exchange": options.get("exchange"),
         "any_batch_size": options.get("any_batch_size", False),
     }
-    if options["net"] == "lstm":
-        sequence = nn.Input((4, FEATURES), data_type=data_type)
-        read = nn.sequential([nn.lstm(6), nn.flatten(), nn.dense(CLASSES)])
-        model = nn.model(inputs=sequence, outputs=read(sequence), **shared)
-    else:
-        shape = shape_of(options)
-        model = nn.model(blocks(options["net"]), input=shape, input_type=data_type, **shared)
+    net = options["net"]
+    model = nn.model(blocks(net), input=shape_of(net), input_type=data_type, **shared)
     if precision := options.get("precision"):
         model.compile(device=shared["device"], precision=precision, distributed=world)
     return model
 
 
-def shape_of(options: Options) -> tuple[int, ...]:
-    """Of a sample."""
-    return {"lstm": (4, FEATURES), "lenet": IMAGE, "biases": IMAGE}.get(options["net"], (FEATURES,))
-
-
 def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:
     random = np.random.default_rng(3)
-    x = random.standard_normal((count, *shape_of(options))).astype(options.get("type", "float32"))
+    x = random.standard_normal((count, *shape_of(options["net"]))).astype(options.get("type", "float32"))
     return x, random.integers(0, CLASSES, count).astype(np.int32)
 
 
@@ -140,7 +129,7 @@ def gradients(options: Options, world: Any) -> Options:
     rows = ROWS // count
     graph = traingraph.MLCGraph()
     declared = {
-        "x": traingraph.MLCTensor(shape=[rows, *shape_of(options)]),
+        "x": traingraph.MLCTensor(shape=[rows, *shape_of(options["net"])]),
         "y": traingraph.MLCTensor(shape=[rows, CLASSES]),
     }
     traingraph.MLCPlatform.set_rng_seed_to(7)

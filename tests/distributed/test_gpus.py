@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from test_ranks import assert_alike, assert_trains_as_one, mean_losses
+from test_ranks import assert_alike, assert_as_one, assert_trains_as_one, mean_losses
 
 import launch
 
@@ -25,6 +25,17 @@ def test_two_ranks_train_as_one(net, optimizer):
     # In float32 lenet at a larger rate triples what rounding moves in each step.
     rate = 0.25 if net == "lenet" else 1
     assert_trains_as_one(net=net, optimizer=optimizer, rate=rate, **GPUS)
+
+
+@pytest.mark.parametrize("precision", ["float64", "float32", "tf32"])
+@pytest.mark.parametrize("net", ["lenet_digits", "resnet18_cifar", "lstm_of_two"])
+def test_networks_of_the_benchmarks_train_as_one(net, precision):
+    tolerances = {"float64": [(50, 1e-9)], "float32": [(10, 1e-4), (50, 1e-2)], "tf32": [(50, 1e-2)]}
+    data_type = "float64" if precision == "float64" else "float32"
+    options = {"net": net, "optimizer": "sgd", "rate": 0.02, "type": data_type, **GPUS}
+    if precision == "tf32":
+        options["precision"] = precision
+    assert_as_one(tolerances[precision], synchronized=True, **options)
 
 
 def test_several_buckets_and_the_same_bits_again():

@@ -20,19 +20,22 @@ def assert_alike(results: list[launch.Result]) -> None:
     assert len({result["digest"] for result in results}) == 1
 
 
+def assert_as_one(tolerances: list[tuple[int, float]], **options: object) -> None:
+    """Of so many first losses, the relative error."""
+    alone = np.array(launch.one("steps", **options)["losses"])
+    results = launch.ranks("steps", **options)
+    assert_alike(results)
+    errors = np.abs(mean_losses(results) - alone) / np.abs(alone)
+    for count, tolerance in tolerances:
+        assert errors[:count].max() < tolerance, (options, count, errors)
+
+
 def assert_trains_as_one(**options: object) -> None:
     for data_type, tolerances in (
         ("float64", [(50, 1e-9)]),
         ("float32", [(10, 1e-4), (50, 1e-2)]),
     ):
-        options |= {"type": data_type, "synchronized": True}
-        alone = np.array(launch.one("steps", **options)["losses"])
-        results = launch.ranks("steps", **options)
-        found = mean_losses(results)
-        assert_alike(results)
-        for count, tolerance in tolerances:
-            error = np.abs(found - alone)[:count] / np.abs(alone[:count])
-            assert error.max() < tolerance, (data_type, count, error.max())
+        assert_as_one(tolerances, **options, type=data_type, synchronized=True)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
