@@ -337,6 +337,38 @@ def fails(options: Options, world: Any) -> Options:
     return {}
 
 
+def orders(options: Options, world: Any) -> Options:
+    """Two graphs of equal sizes, which the last rank, or each rank's threads, step otherwise."""
+    models = [network(options, world) for _ in range(2)]
+    x, y = samples(options, ROWS // world.size)
+    found: Options = {"texts": [], "kept": []}
+
+    def step(model: Any, count: int) -> None:
+        before = ends(model)
+        try:
+            for _ in range(count):
+                np.asarray(
+                    model.execute(inputs_data={"x": x}, loss_labels_data={"y": y}).result
+                )
+                before = ends(model)
+        except traingraph.DistributedError as error:
+            found["texts"].append(str(error))
+            found["kept"].append(ends(model) == before)
+
+    for model in models:
+        step(model, 1)
+    if options.get("threads"):
+        threads = [threading.Thread(target=step, args=(model, 100000)) for model in models]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    else:
+        for model in models[:: -1 if world.rank == world.size - 1 else 1]:
+            step(model, 1)
+    return found
+
+
 def part_of_world(colors: int) -> Any:
     """This rank's group of so many, by mpi4py; of none a mistake."""
     from mpi4py import MPI
@@ -364,6 +396,7 @@ def main() -> None:
             "restarts": restarts,
             "fit": fit,
             "fails": fails,
+            "orders": orders,
         }[sys.argv[1]](options, world)
     )
     print(json.dumps(result))

@@ -248,6 +248,28 @@ def test_other_rows_are_refused():
         assert "the same number of rows on all ranks but rank" in result["text"]
 
 
+@pytest.mark.parametrize("net", ["mlp", "wide"])
+@pytest.mark.parametrize("count", [2, 4])
+def test_graphs_in_another_order_are_refused(net, count):
+    """Of equal sizes: nobody adds the gradients of one to those of the other."""
+    for result in launch.ranks("orders", count, net=net):
+        own, other = (2, 1) if result["rank"] == count - 1 else (1, 2)
+        expected = f"expected the sums of graph {own} of rank "
+        assert result["texts"][0].startswith(f"[distributed] {expected}")
+        assert f"but got those of graph {other}" in result["texts"][0]
+        assert "execute graphs in the same order on all ranks" in result["texts"][0]
+        assert "start all ranks again" in result["texts"][1]
+        assert result["kept"] == [True, True]
+
+
+def test_graphs_of_two_threads_are_refused():
+    """Whichever comes first on each rank."""
+    for result in launch.ranks("orders", net="mlp", threads=True):
+        assert len(result["texts"]) == 2
+        assert all("the sums of graph" in text for text in result["texts"])
+        assert result["kept"] == [True, True]
+
+
 def test_a_rank_that_ends_is_named():
     results = launch.started("fails", 3, {"net": "mlp", "of_last": {"ends_at": 5}})
     assert results[2]["status"] == 3

@@ -58,8 +58,10 @@ void add_in_order(std::size_t count, std::size_t ranks, Sent* sum, const Of& of)
 }  // namespace
 
 template <class T, class Sent>
-AllReduce<T, Sent>::AllReduce(std::shared_ptr<Ranks> ranks, std::vector<std::size_t> counts)
+AllReduce<T, Sent>::AllReduce(std::shared_ptr<Ranks> ranks, int graph,
+                              std::vector<std::size_t> counts)
     : ranks_(std::move(ranks)),
+      graph_(graph),
       counts_(std::move(counts)),
       size_(static_cast<std::size_t>(ranks_->size())),
       own_(static_cast<std::size_t>(ranks_->rank())),
@@ -121,7 +123,12 @@ template <class T, class Sent>
 void AllReduce<T, Sent>::add(const Sent* from, Sent* to, std::byte* workspace, std::int64_t rows,
                              std::int64_t all_rows) {
   const auto exchange = [&] {
-    ranks_->exchange(Call::all_reduce, elements_ * sizeof(Sent), rows, all_rows, messages_);
+    ranks_->exchange(Call::all_reduce,
+                     {.bytes = elements_ * sizeof(Sent),
+                      .graph = graph_,
+                      .rows = rows,
+                      .all_rows = all_rows},
+                     messages_);
   };
   // Of one rank, the elements that this rank adds and those that are sent to it.
   const Range added = is_whole() ? Range{0, elements_} : part_of(own_);

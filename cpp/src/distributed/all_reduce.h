@@ -26,7 +26,8 @@ class AllReduce {
  public:
   static constexpr std::size_t kWhole = 16384;
 
-  AllReduce(std::shared_ptr<Ranks> ranks, std::vector<std::size_t> counts);
+  // `graph`: whose sums these are, by its number among those of the ranks.
+  AllReduce(std::shared_ptr<Ranks> ranks, int graph, std::vector<std::size_t> counts);
   std::size_t workspace_bytes() const { return workspace_bytes_; }
   // Arrays and sums may be the same. `rows` of the global batch's `all_rows` are this rank's.
   // Raises DistributedError unless they add up to it over all ranks.
@@ -50,6 +51,7 @@ class AllReduce {
   void check_rows(std::int64_t rows, std::int64_t all_rows) const;
 
   const std::shared_ptr<Ranks> ranks_;
+  const int graph_;
   const std::vector<std::size_t> counts_;
   const std::size_t size_, own_;
   const bool is_packed_;

@@ -45,15 +45,14 @@ std::shared_ptr<Ranks> ranks_numbered(int number) {
   return std::static_pointer_cast<Ranks>(peers_numbered(number));
 }
 
-void Ranks::exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
-                     Messages& messages) {
+void Ranks::exchange(Call call, Header header, Messages& messages) {
   const std::lock_guard lock(mutex_);
   if (is_broken_) {
     throw DistributedError(why_ +
                            "; end this process and start all ranks again, from the last "
                            "checkpoint");
   }
-  const Header header{static_cast<std::uint64_t>(call) << 56 | ++calls_, bytes, rows, all_rows};
+  header.call = static_cast<std::uint64_t>(call) << 56 | ++calls_;
   try {
     transport_->exchange(header, messages);
   } catch (const Error& error) {
@@ -105,7 +104,7 @@ std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {
     messages.sends[r] = {all.data() + own * mine.size(), mine.size()};
     messages.receives[r] = {all.data() + r * mine.size(), mine.size()};
   }
-  if (size_ > 1) exchange(Call::all_gather, mine.size(), 0, 0, messages);
+  if (size_ > 1) exchange(Call::all_gather, {.bytes = mine.size()}, messages);
   return all;
 }
 
@@ -131,7 +130,7 @@ void Ranks::broadcast(std::span<std::byte> bytes) {
   for (std::size_t r = 1; rank_ == 0 && r < messages.sends.size(); ++r) {
     messages.sends[r] = {bytes.data(), bytes.size()};
   }
-  if (size_ > 1) exchange(Call::all_gather, bytes.size(), 0, 0, messages);
+  if (size_ > 1) exchange(Call::all_gather, {.bytes = bytes.size()}, messages);
 }
 
 void Ranks::add(std::span<double> numbers) {

@@ -35,9 +35,10 @@ class Ranks final : public Peers {
   std::string engine() const { return transport_ == nullptr ? "none" : transport_->engine(); }
   int number() const { return number_; }
 
-  // Allocates nothing.
-  void exchange(Call call, std::uint64_t bytes, std::int64_t rows, std::int64_t all_rows,
-                Messages& messages);
+  // Of the next graph that is compiled: from 1, the same on all ranks.
+  int number_graph() { return ++graphs_; }
+  // The number of the call comes from here. Allocates nothing.
+  void exchange(Call call, Header header, Messages& messages);
   // The bytes of all ranks behind each other; each has as many.
   std::vector<std::byte> all_gather(std::span<const std::byte> mine);
   // Bytes, too.
@@ -62,6 +63,7 @@ class Ranks final : public Peers {
   int local_rank_ = 0;
   Mutex mutex_;
   std::uint64_t calls_ = 0;
+  std::atomic<int> graphs_ = 0;
   std::atomic<bool> is_broken_ = false;
   std::string why_;
 };

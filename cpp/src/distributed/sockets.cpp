@@ -124,10 +124,13 @@ void Sockets::exchange(const Header& own, Messages& messages) {
   while (true) {
     bool moved = false;
     std::size_t behind = lines_.size();  // a rank that is not done
+    // Before anything is received: a rank that is elsewhere ends this, and all others hear of it by
+    // the headers. Of a connection that is closed what was sent before is still read.
+    for (Line& line : lines_) {
+      if (!line.has_sent()) moved = send_some(line.socket, line.sent_now()) > 0 || moved;
+    }
     for (std::size_t r = 0; r < lines_.size(); ++r) {
       Line& line = lines_[r];
-      // Of a connection that is closed what was sent before is still read.
-      if (!line.has_sent()) moved = send_some(line.socket, line.sent_now()) > 0 || moved;
       if (!line.has_received()) moved = receive_from(r, own, messages) || moved;
       if (!line.has_sent() || !line.has_received()) behind = r;
     }

@@ -18,6 +18,13 @@ std::string to_string(const Header& header) {
 
 void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
   if (std::memcmp(&sent, &own, kAgreed) == 0) return;
+  if (sent.graph != own.graph && sent.graph != 0 && own.graph != 0) {
+    throw DistributedError("[distributed] expected the sums of graph " + std::to_string(own.graph) +
+                           " of rank " + std::to_string(rank) + " but got those of graph " +
+                           std::to_string(sent.graph) +
+                           ", as they were compiled: execute graphs in the same order on all "
+                           "ranks, from one thread");
+  }
   if (sent.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
     throw DistributedError("[distributed] expected all ranks to go on but rank " +
                            std::to_string(sent.bytes) + " has ended or failed, as rank " +

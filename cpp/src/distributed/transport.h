@@ -12,15 +12,16 @@ namespace traingraph::distributed {
 // What all ranks do together, by its first bytes in each message.
 enum class Call : std::uint8_t { all_gather, all_reduce, failed };
 
-// Before the bytes of each message. Ranks that go on together agree on the first 16 bytes, and
+// Before the bytes of each message. Ranks that go on together agree on the first 24 bytes, and
 // which rows each one has is added up where rows count.
 struct Header {
   std::uint64_t call = 0;   // the kind above its number
   std::uint64_t bytes = 0;  // of the whole call; of Call::failed: the rank that has ended
+  std::int64_t graph = 0;   // of Call::all_reduce: whose sums these are
   std::int64_t rows = 0;
   std::int64_t all_rows = 0;
 };
-inline constexpr std::size_t kAgreed = 16;
+inline constexpr std::size_t kAgreed = 24;
 
 // Bytes behind a header, or none.
 struct Part {

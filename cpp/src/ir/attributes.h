@@ -333,14 +333,17 @@ struct DropoutAttributes {
 };
 
 // rows, rows of the global batch (int64 scalars), arrays of one floating-point type → for each
-// array the sum over all ranks. `ranks`: what they are known by in this process. `in_bfloat16`:
-// float32 travels so; each rank's numbers are rounded, added in float32, and the sum is rounded.
+// array the sum over all ranks. `ranks`: what they are known by in this process. `graph`: the
+// number of the graph among those that they have compiled. `in_bfloat16`: float32 travels so; each
+// rank's numbers are rounded, added in float32, and the sum is rounded.
 struct AllReduceAttributes {
   int ranks = 0;
+  int graph = 0;
   bool in_bfloat16 = false;
   template <class Self, class F>
   static void fields(Self& a, F&& f) {
     f.unprinted("ranks", a.ranks);
+    f.unprinted("graph", a.graph);
     f("in_bfloat16", a.in_bfloat16);
   }
   bool operator==(const AllReduceAttributes&) const = default;

@@ -22,7 +22,8 @@ ValueId mean_over_ranks(Lowering& lowering, ValueId own) {
   if (lowering.batch_norm_ranks == ir::kNone) return own;
   const ValueId share = lowering.step(ir::StepInput::mean_share);
   return ops::apply1(
-      lowering.graph, ir::Op::all_reduce, ir::AllReduceAttributes{lowering.batch_norm_ranks},
+      lowering.graph, ir::Op::all_reduce,
+      ir::AllReduceAttributes{lowering.batch_norm_ranks, lowering.graph_of_ranks},
       {lowering.step(ir::StepInput::rank_rows), lowering.step(ir::StepInput::all_rows),
        ops::binary(lowering.graph, ir::Scalar::multiply, own, share)});
 }

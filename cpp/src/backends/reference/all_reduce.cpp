@@ -12,13 +12,7 @@ template <class T, class Sent = T>
 class AllReduceKernel final : public ConcurrentKernel, distributed::Background::Call {
  public:
   AllReduceKernel(const ir::Graph& graph, const ir::Node& node)
-      : node_(node),
-        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
-        ranks_(
-            distributed::ranks_numbered(std::get<ir::AllReduceAttributes>(node.attributes).ranks)),
-        sum_(ranks_, counts_of(graph, node)),
-        arrays_(node.outputs.size()),
-        sums_(node.outputs.size()) {}
+      : AllReduceKernel(graph, node, std::get<ir::AllReduceAttributes>(node.attributes)) {}
 
   std::size_t workspace_bytes() const override { return sum_.workspace_bytes(); }
 
@@ -34,6 +28,15 @@ class AllReduceKernel final : public ConcurrentKernel, distributed::Background::
   void abandon() noexcept override { ranks_->background().abandon(*this); }
 
  private:
+  AllReduceKernel(const ir::Graph& graph, const ir::Node& node,
+                  const ir::AllReduceAttributes& attributes)
+      : node_(node),
+        workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
+        ranks_(distributed::ranks_numbered(attributes.ranks)),
+        sum_(ranks_, attributes.graph, counts_of(graph, node)),
+        arrays_(node.outputs.size()),
+        sums_(node.outputs.size()) {}
+
   void take(Pointers pointers) {
     const auto number = [&](std::size_t k) {
       return *reinterpret_cast<const std::int64_t*>(pointers[node_.inputs[k]]);

@@ -156,6 +156,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   now->memory_limit = memory_limit;
   now->device = device;
   now->ranks = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
+  if (now->ranks != nullptr) now->graph_of_ranks = now->ranks->number_graph();
   now->distributed = ranks;
   const bool shards = now->ranks != nullptr && ranks.shard_optimizer;
   now->buffer_parts = shards ? parts_over_ranks(now->ranks) : nullptr;
@@ -176,6 +177,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->memory_limit = memory_limit;
     state_->device = device;
     state_->ranks = now->ranks;
+    state_->graph_of_ranks = now->graph_of_ranks;
     state_->distributed = ranks;
     state_->buffer_parts = now->buffer_parts;
     if (before != nullptr) state_->resumed->set(nullptr);

@@ -42,6 +42,7 @@ class Writer {
     out_.lowering.in_larger_batch = state.micro_batches > 1 || state.ranks != nullptr;
     if (state.ranks != nullptr && state.distributed.synchronized_batch_norm) {
       out_.lowering.batch_norm_ranks = state.ranks->number();
+      out_.lowering.graph_of_ranks = state.graph_of_ranks;
     }
     out_.lowering.declared_batch = declared_batch(state);
     out_.lowering.batch = batch != 0 ? batch : out_.lowering.declared_batch;
