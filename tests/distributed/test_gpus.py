@@ -32,7 +32,9 @@ def test_two_ranks_train_as_one(net, optimizer):
 def test_networks_of_the_benchmarks_train_as_one(net, precision):
     tolerances = {"float64": [(50, 1e-9)], "float32": [(10, 1e-4), (50, 1e-2)], "tf32": [(50, 1e-2)]}
     data_type = "float64" if precision == "float64" else "float32"
-    options = {"net": net, "optimizer": "sgd", "rate": 0.02, "type": data_type, **GPUS}
+    # At a larger rate the ResNet of 24 rows magnifies rounding: TF32's is 6e-3 of a loss at any.
+    rate = 2e-4 if net == "resnet18_cifar" else 0.02
+    options = {"net": net, "optimizer": "sgd", "rate": rate, "type": data_type, **GPUS}
     if precision == "tf32":
         options["precision"] = precision
     assert_as_one(tolerances[precision], synchronized=True, **options)
@@ -117,6 +119,13 @@ def test_other_rows_are_refused():
     for result in results:
         assert result["error"] == "DistributedError"
         assert "the same number of rows on all ranks" in result["text"]
+
+
+def test_graphs_in_another_order_are_refused():
+    """Behind the step: NCCL has added what it was given."""
+    for result in launch.ranks("orders", net="mlp", **GPUS):
+        own = 2 if result["rank"] == 1 else 1
+        assert f"expected the sums of graph {own} on all ranks" in result["texts"][0]
 
 
 def test_two_ranks_on_one_gpu_are_refused():

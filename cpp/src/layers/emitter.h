@@ -28,7 +28,7 @@ struct Lowering {
   bool in_larger_batch = false;
   // The number of the ranks over which batch norm counts rows; kNone: it counts its own.
   int batch_norm_ranks = ir::kNone;
-  int graph_of_ranks = 0;                // of their graphs
+  int graph_of_ranks = 0;               // of their graphs
   std::set<ir::ValueId> written_alike;  // parameters to which all ranks write the same in a step
   // A call may bring fewer rows than the batch: see layers/real_rows.h.
   bool takes_fewer_rows = false;

@@ -96,11 +96,9 @@ std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering
   std::size_t bytes = 0;
   const auto close = [&] {
     if (bucket.empty()) return;
-    const ir::NodeId node =
-        ops::apply(graph, ir::Op::all_reduce,
-                   ir::AllReduceAttributes{state.ranks->number(), state.graph_of_ranks,
-                                           in_bfloat16},
-                   inputs);
+    const ir::NodeId node = ops::apply(
+        graph, ir::Op::all_reduce,
+        ir::AllReduceAttributes{state.ranks->number(), state.graph_of_ranks, in_bfloat16}, inputs);
     for (std::size_t k = 0; k < bucket.size(); ++k) sums[bucket[k]] = graph.node(node).outputs[k];
     move_up(graph, node);
     inputs = numbers;

@@ -246,9 +246,12 @@ class TrainingWriter {
 
   // What the forward pass writes, as running statistics, becomes the mean over ranks, so that all
   // of them go on with the same. The means travel first, and are written when all sums are there.
+  // The last layer's are computed first: behind them a GPU computes the others in the same launch,
+  // and not each beside the next layer.
   void add_statistics() {
-    const std::vector<ValueId> written = written_by_rank(out_.lowering);
-    graph().phase = ir::Phase::gradient;
+    std::vector<ValueId> written = written_by_rank(out_.lowering);
+    std::ranges::reverse(written);
+    graph().phase = ir::Phase::forward;
     std::vector<ValueId> shares;
     for (const ValueId value : written) {
       shares.push_back(share_of_rank(state_, out_.lowering, value, true));

@@ -68,7 +68,7 @@ struct GraphState {
   std::shared_ptr<LinkSet> links;                    // null: linked with nothing
   int micro_batches = 1;                             // executions that make one step
   std::shared_ptr<distributed::Ranks> ranks;         // that train together; null: one alone
-  int graph_of_ranks = 0;                     // by which they tell their graphs apart
+  int graph_of_ranks = 0;                            // by which they tell their graphs apart
   distributed::Options distributed;                  // how they do
   std::shared_ptr<const BufferParts> buffer_parts;   // of the optimizer; null: each has the whole
   bool is_attended = false;  // rank 0 is alone, and the others wait for its calls (attendance.h)

@@ -15,7 +15,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::size_t kNumbers = 2;  // before the arrays: rows of this rank, rows of all
-constexpr std::size_t kSums = 64;    // bytes for the sums of those, at the workspace's begin
+// What ranks have to agree on is added, too: those numbers, and that of the graph.
+constexpr std::size_t kAgreed = kNumbers + 1;
+constexpr std::size_t kSums = 64;  // bytes for those sums, at the workspace's begin
 
 // Arrays of fewer bytes travel as one.
 constexpr std::size_t kLong = std::size_t{1} << 20;
@@ -41,24 +43,29 @@ __device__ bool is_first() { return blockIdx.x == 0 && blockIdx.y == 0 && thread
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     pack(const __grid_constant__ Packed packed, To* all, const std::int64_t* rows,
-         const std::int64_t* all_rows, std::int64_t* sums) {
+         const std::int64_t* all_rows, std::int64_t graph, std::int64_t* sums) {
   if (is_first()) {
     sums[0] = *rows;
     sums[1] = *all_rows;
+    sums[2] = graph;
   }
   const auto row = blockIdx.y;
   copy(packed.counts[row], reinterpret_cast<const From*>(packed.arrays[row]),
        all + packed.places[row]);
 }
 
-// With `found` also checks that all ranks have been told of one global batch, and have its rows
-// together.
+// With `found` also checks that all ranks are at one graph, have been told of one global batch, and
+// have its rows together.
 template <class From, class To>
 __global__ void __launch_bounds__(kThreads)
     unpack(const __grid_constant__ Packed packed, const From* all, const std::int64_t* sums,
-           const std::int64_t* all_rows, int ranks, RowsFound* found, unsigned long long* done) {
+           const std::int64_t* all_rows, std::int64_t graph, int ranks, Disagreement* found,
+           unsigned long long* done) {
   if (found != nullptr && is_first()) {
-    if (sums[0] != *all_rows || sums[1] != *all_rows * ranks) {
+    if (sums[2] != graph * ranks) {
+      found->graph = graph;
+      __threadfence_system();
+    } else if (sums[0] != *all_rows || sums[1] != *all_rows * ranks) {
       found->rows = sums[0];
       __threadfence_system();
       found->all_rows = *all_rows;
@@ -77,6 +84,7 @@ class AllReduce final : public NodeKernel {
   AllReduce(const ir::Graph& graph, const ir::Node& node, const Context& context)
       : NodeKernel(graph, node),
         ranks_(nccl_ranks(std::get<ir::AllReduceAttributes>(node.attributes).ranks, context)),
+        graph_(std::get<ir::AllReduceAttributes>(node.attributes).graph),
         most_blocks_(4 * context.multiprocessors) {
     for (std::size_t k = 0; k < node.outputs.size(); ++k) {
       const ir::Value& value = graph.value(node.outputs[k]);
@@ -102,11 +110,11 @@ class AllReduce final : public NodeKernel {
       const auto [packed, grid] =
           some_packed(first, [&](std::size_t k) { return in<std::byte>(pointers, kNumbers + k); });
       pack<T><<<grid, kThreads, 0, stream>>>(packed, all, in<std::int64_t>(pointers, 0), all_rows,
-                                             sums);
+                                             graph_, sums);
     }
     check_launch("packing of what ranks add");
     check_nccl(nccl().GroupStart(), "ncclGroupStart");
-    add(sums, sums, kNumbers, NcclType::int64, stream);
+    add(sums, sums, kAgreed, NcclType::int64, stream);
     if (elements_ > 0) add(all, all, elements_, type_of<Sent>(), stream);
     for (const Array& array : long_) {
       add(in<std::byte>(pointers, kNumbers + array.number), out<std::byte>(pointers, array.number),
@@ -116,9 +124,9 @@ class AllReduce final : public NodeKernel {
     for (std::size_t first = 0; first == 0 || first < packed_.size(); first += Packed::kMost) {
       const auto [packed, grid] =
           some_packed(first, [&](std::size_t k) { return out<std::byte>(pointers, k); });
-      unpack<Sent, T><<<grid, kThreads, 0, stream>>>(packed, all, sums, all_rows, ranks_.size(),
-                                                     first == 0 ? ranks_.rows_found() : nullptr,
-                                                     ranks_.done());
+      unpack<Sent, T><<<grid, kThreads, 0, stream>>>(
+          packed, all, sums, all_rows, graph_, ranks_.size(),
+          first == 0 ? ranks_.disagreement() : nullptr, ranks_.done());
     }
     check_launch("unpacking of what ranks have added");
   }
@@ -159,6 +167,7 @@ class AllReduce final : public NodeKernel {
   }
 
   NcclRanks& ranks_;
+  std::int64_t graph_;
   std::size_t most_blocks_;
   std::vector<Array> packed_, long_;
   std::size_t elements_ = 0;  // packed

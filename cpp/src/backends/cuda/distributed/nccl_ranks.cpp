@@ -23,7 +23,7 @@ constexpr std::chrono::seconds kGrace{1};
 
 // What this process cannot go on for. Kept for its life.
 std::atomic<const std::string*> lost = nullptr;
-std::atomic<const volatile RowsFound*> other_rows = nullptr;
+std::atomic<const volatile Disagreement*> seen = nullptr;
 
 // Pinned, and seen by the device under the same address.
 template <class T>
@@ -46,8 +46,8 @@ NcclRanks::NcclRanks(std::shared_ptr<Peers> peers, const Context& context)
   done_ = static_cast<unsigned long long*>(done);
   check(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   copied_ = host_memory<unsigned long long>();
-  rows_found_ = host_memory<RowsFound>();
-  other_rows = rows_found_;
+  disagreement_ = host_memory<Disagreement>();
+  seen = disagreement_;
   connect();
   std::thread([this] { watch(); }).detach();
 }
@@ -152,7 +152,13 @@ void check_ranks() {
                            "; end this process and start all ranks again, from the last "
                            "checkpoint");
   }
-  const volatile RowsFound* const found = other_rows.load();
+  const volatile Disagreement* const found = seen.load();
+  if (found != nullptr && found->graph != 0) {
+    throw DistributedError("[execute] expected the sums of graph " + std::to_string(found->graph) +
+                           " on all ranks, as they were compiled, but some brought those of "
+                           "another, and have trained on them: execute graphs in the same order "
+                           "on all ranks, from one thread");
+  }
   if (found == nullptr || found->all_rows == 0) return;
   throw DistributedError("[execute] expected the same number of rows on all ranks, together " +
                          std::to_string(found->all_rows) + ", but they have " +

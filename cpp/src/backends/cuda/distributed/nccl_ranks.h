@@ -16,10 +16,11 @@
 
 namespace traingraph::cuda {
 
-// Of ranks that had other rows than they had agreed on, in host memory that the device sees.
-struct RowsFound {
+// Of ranks that were elsewhere than they had agreed on, in host memory that the device sees.
+struct Disagreement {
+  std::int64_t graph;     // that this rank was at, where others were at another; 0: not found
   std::int64_t rows;      // of all ranks together
-  std::int64_t all_rows;  // as this rank has been told; 0: nothing was found
+  std::int64_t all_rows;  // as this rank has been told; 0: not found
 };
 
 // A kernel of NCCL waits for the other ranks, so a rank that has ended would hang this one. A
@@ -36,7 +37,7 @@ class NcclRanks {
   ncclComm* communicator() const { return communicator_; }
   // Each sum adds 1, on the device.
   unsigned long long* done() const { return done_; }
-  RowsFound* rows_found() const { return rows_found_; }
+  Disagreement* disagreement() const { return disagreement_; }
   // Before so many sums are enqueued.
   void announce(std::int64_t sums) { announced_ += sums; }
 
@@ -56,15 +57,15 @@ class NcclRanks {
   unsigned long long* done_ = nullptr;
   unsigned long long* copied_ = nullptr;  // of `done_`, in pinned memory
   cudaStream_t copies_ = nullptr;
-  RowsFound* rows_found_ = nullptr;
+  Disagreement* disagreement_ = nullptr;
   std::atomic<std::int64_t> announced_ = 0;
 };
 
 // Those of this number on the context's GPU, connected at the first call, which all ranks make.
 NcclRanks& nccl_ranks(int number, const Context& context);
 
-// Raises DistributedError where a sum over ranks was given up or was one of other rows, as the
-// results on the device are none then.
+// Raises DistributedError where a sum over ranks was given up, or was one of another graph or of
+// other rows, as the results on the device are none then.
 void check_ranks();
 
 }  // namespace traingraph::cuda
