@@ -344,8 +344,8 @@ def orders(options: Options, world: Any) -> Options:
     found: Options = {"texts": [], "kept": []}
 
     def step(model: Any, count: int) -> None:
-        before = ends(model)
         try:
+            before = ends(model)
             for _ in range(count):
                 np.asarray(
                     model.execute(inputs_data={"x": x}, loss_labels_data={"y": y}).result
@@ -353,7 +353,8 @@ def orders(options: Options, world: Any) -> Options:
                 before = ends(model)
         except traingraph.DistributedError as error:
             found["texts"].append(str(error))
-            found["kept"].append(ends(model) == before)
+            if options.get("device") != "cuda":  # which gives nothing any more
+                found["kept"].append(ends(model) == before)
 
     for model in models:
         step(model, 1)

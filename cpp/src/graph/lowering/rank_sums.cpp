@@ -14,9 +14,7 @@ using ir::ValueId;
 
 namespace {
 
-// Large enough that the time of a message is that of its bytes, small beside the arena.
-constexpr std::size_t kBucketBytes = std::size_t{4} << 20;
-// The last one travels while nothing is computed any more.
+// The last bucket travels while nothing is computed any more.
 constexpr std::size_t kLastBytes = std::size_t{1} << 20;
 
 // Places of values, the first that is computed before the others.
@@ -111,8 +109,10 @@ std::vector<ValueId> sums_over_ranks(const GraphState& state, Lowering& lowering
     sizes.push_back(ir::storage_bytes(graph.type(values[place]), {}));
   }
   const std::size_t last = last_bucket(sizes);
+  const std::size_t most =
+      backend_named(state.device->backend(), state.device->index()).traits().bucket_bytes;
   for (std::size_t k = 0; k < places.size(); ++k) {
-    if (k == last || bytes + sizes[k] > kBucketBytes) close();
+    if (k == last || bytes + sizes[k] > most) close();
     inputs.push_back(values[places[k]]);
     bucket.push_back(places[k]);
     bytes += sizes[k];
