@@ -1,12 +1,18 @@
-"""Networks that ranks train."""
+"""Networks that ranks train, what they train on, and what is left of it."""
 
+import hashlib
 from typing import Any
 
+import numpy as np
+
+import traingraph
 from traingraph import nn
 
 CLASSES = 5
-FEATURES = 12
+FEATURES, ROWS = 12, 24  # ROWS: of all ranks
 IMAGE = (1, 12, 12)
+
+Options = dict[str, Any]
 
 
 def shape_of(net: str) -> tuple[int, ...]:
@@ -65,3 +71,57 @@ def blocks(net: str) -> list[Any]:
         "wide": [nn.dense(1500), "relu", nn.dense(1500), "relu", nn.dense(CLASSES)],
         "deep": [*[nn.dense(1100, activation="relu") for _ in range(7)], nn.dense(CLASSES)],
     }[net]
+
+
+def device_of(options: Options, world: Any) -> str:
+    """Of "cuda" a GPU for each rank."""
+    device = options.get("device", "cpu")
+    return f"gpu:{world.local_rank}" if device == "cuda" else device
+
+
+def network(options: Options, world: Any) -> Any:
+    """A compiled graph for one rank's part of ROWS samples."""
+    data_type = options.get("type", "float32")
+    rate = options.get("rate", 1)
+    optimizer = {
+        "sgd": lambda: nn.sgd(0.05 * rate, momentum=0.9),
+        "adam": lambda: nn.adam(0.005 * rate),
+    }[options.get("optimizer", "adam")]()
+    traingraph.MLCPlatform.set_rng_seed_to(options.get("seed", 7))
+    shared = {
+        "optimizer": optimizer,
+        "batch_size": options.get("batch", ROWS // world.size),
+        "device": device_of(options, world),
+        "distributed": world,
+        "synchronized_batch_norm": options.get("synchronized", False),
+        "shard_optimizer": options.get("shard", False),
+        "gradient_exchange": options.get("exchange"),
+        "any_batch_size": options.get("any_batch_size", False),
+    }
+    net = options["net"]
+    model = nn.model(blocks(net), input=shape_of(net), input_type=data_type, **shared)
+    if precision := options.get("precision"):
+        model.compile(device=shared["device"], precision=precision, distributed=world)
+    return model
+
+
+def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(3)
+    shape = (count, *shape_of(options["net"]))
+    x = random.standard_normal(shape).astype(options.get("type", "float32"))
+    return x, random.integers(0, CLASSES, count).astype(np.int32)
+
+
+def ends(model: Any) -> list[bytes]:
+    """Of the parameters the first and the last one, whose gradients are in different buckets."""
+    values = list(model.named_parameters().values())
+    model.synchronize_updates()
+    return [values[k].data.tobytes() for k in (1, -1)]
+
+
+def digest(model: Any) -> str:
+    whole = hashlib.sha256()
+    for name, values in sorted(model.state().items()):
+        whole.update(name.encode() if "." not in name else b"")
+        whole.update(np.ascontiguousarray(values).tobytes())
+    return whole.hexdigest()

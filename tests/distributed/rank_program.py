@@ -8,74 +8,17 @@ import hashlib
 import json
 import os
 import sys
-import threading
-import time
 from typing import Any
 
 import numpy as np
 from rank_batches import Batches
-from rank_networks import CLASSES, blocks, shape_of
+from rank_mistakes import fails, orders, refuses
+from rank_networks import CLASSES, ROWS, Options, blocks, digest, network, samples, shape_of
 
 import traingraph
 from traingraph import nn
 
-ROWS = 24  # of all ranks
 STEPS = 50
-
-Options = dict[str, Any]
-
-
-def device_of(options: Options, world: Any) -> str:
-    """Of "cuda" a GPU for each rank."""
-    device = options.get("device", "cpu")
-    return f"gpu:{world.local_rank}" if device == "cuda" else device
-
-
-def network(options: Options, world: Any) -> Any:
-    """A compiled graph for one rank's part of ROWS samples."""
-    data_type = options.get("type", "float32")
-    rate = options.get("rate", 1)
-    optimizer = {
-        "sgd": lambda: nn.sgd(0.05 * rate, momentum=0.9),
-        "adam": lambda: nn.adam(0.005 * rate),
-    }[options.get("optimizer", "adam")]()
-    traingraph.MLCPlatform.set_rng_seed_to(options.get("seed", 7))
-    shared = {
-        "optimizer": optimizer,
-        "batch_size": options.get("batch", ROWS // world.size),
-        "device": device_of(options, world),
-        "distributed": world,
-        "synchronized_batch_norm": options.get("synchronized", False),
-        "shard_optimizer": options.get("shard", False),
-        "gradient_exchange": options.get("exchange"),
-        "any_batch_size": options.get("any_batch_size", False),
-    }
-    net = options["net"]
-    model = nn.model(blocks(net), input=shape_of(net), input_type=data_type, **shared)
-    if precision := options.get("precision"):
-        model.compile(device=shared["device"], precision=precision, distributed=world)
-    return model
-
-
-def samples(options: Options, count: int) -> tuple[np.ndarray, np.ndarray]:
-    random = np.random.default_rng(3)
-    x = random.standard_normal((count, *shape_of(options["net"]))).astype(options.get("type", "float32"))
-    return x, random.integers(0, CLASSES, count).astype(np.int32)
-
-
-def ends(model: Any) -> list[bytes]:
-    """Of the parameters the first and the last one, whose gradients are in different buckets."""
-    values = list(model.named_parameters().values())
-    model.synchronize_updates()
-    return [values[k].data.tobytes() for k in (1, -1)]
-
-
-def digest(model: Any) -> str:
-    whole = hashlib.sha256()
-    for name, values in sorted(model.state().items()):
-        whole.update(name.encode() if "." not in name else b"")
-        whole.update(np.ascontiguousarray(values).tobytes())
-    return whole.hexdigest()
 
 
 def steps(options: Options, world: Any) -> Options:
@@ -90,7 +33,10 @@ def steps(options: Options, world: Any) -> Options:
     for step in range(count * micro):
         first = step % 4 * ROWS + world.rank * rows
         part = slice(first, first + rows)
-        loss = model.execute(inputs_data={"x": x[part]}, loss_labels_data={"y": y[part]}).result
+        given = {"inputs_data": {"x": x[part]}, "loss_labels_data": {"y": y[part]}}
+        if options.get("synchronous"):
+            given["options"] = traingraph.MLCExecutionOptions.SYNCHRONOUS
+        loss = model.execute(**given).result
         losses.append(float(np.asarray(loss).item()))
     buffers = ("momentum", "first_moment", "second_moment")
     plan = model.memory_plan()
@@ -280,96 +226,6 @@ def fit(options: Options, world: Any) -> Options:
     }
 
 
-def stops(own: Options, model: Any) -> None:
-    """Calls between steps that one rank, or all of them, cannot make."""
-    x, y = samples(own, 3 * ROWS + 5 if own["calls"] == "resume" else ROWS)
-    y[-1] = own.get("label", 0)  # a row of the last rank
-    if own["calls"] == "evaluate":
-        model.evaluate(x, labels=y)
-    elif own["calls"] == "checkpoint":
-        model.fit(x, labels=y, callbacks=[traingraph.Checkpoint(path=own["file"])])
-    elif own["calls"] == "fit":
-        model.fit(x, labels=y, validation=(x[:4], y[:4]), **own["arguments"])
-    elif own["calls"] == "resume":
-        model.fit(x, labels=y, epochs=9, resume=own["file"])
-    elif own["calls"] == "state":
-        model.execute(inputs_data={"x": x[:4]}, loss_labels_data={"y": y[:4]})
-        model.state()
-
-
-def fails(options: Options, world: Any) -> Options:
-    """What ends the training of ranks of which one is otherwise than the others."""
-    own = {**options, **options.get("of_last", {})} if world.rank == world.size - 1 else options
-    begun = time.monotonic()
-    try:
-        model = network(own, world)
-        model.micro_batches = own.get("micro_batches", 1)
-        if "calls" in own:
-            stops(own, model)
-            return {}
-        x, y = samples(own, ROWS)
-        rows = own.get("rows", ROWS // world.size)
-        if "lives" in own:
-            threading.Timer(own["lives"], os._exit, (3,)).start()
-        before = ends(model)
-        for step in range(1000):
-            if step == own.get("leaves_at"):
-                sys.exit(4)
-            if step == own.get("raises_at"):
-                raise RuntimeError("of the program")
-            if step == own.get("ends_at"):
-                os._exit(3)
-            if step == own.get("sleeps_at"):
-                time.sleep(own["seconds"])
-                return {}
-            # Waits, so that the error is that of this step.
-            np.asarray(
-                model.execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]}).result
-            )
-            if own.get("compares"):
-                before = ends(model)
-    except traingraph.Error as error:
-        seconds = time.monotonic() - begun
-        if own.get("compares"):
-            return {"text": str(error), "kept": ends(model) == before}
-        time.sleep(own.get("waits", 0))  # so that the end of this process tells nobody
-        return {"error": type(error).__name__, "text": str(error), "seconds": seconds}
-    return {}
-
-
-def orders(options: Options, world: Any) -> Options:
-    """Two graphs of equal sizes, which the last rank, or each rank's threads, step otherwise."""
-    models = [network(options, world) for _ in range(2)]
-    x, y = samples(options, ROWS // world.size)
-    found: Options = {"texts": [], "kept": []}
-
-    def step(model: Any, count: int) -> None:
-        try:
-            before = ends(model)
-            for _ in range(count):
-                np.asarray(
-                    model.execute(inputs_data={"x": x}, loss_labels_data={"y": y}).result
-                )
-                before = ends(model)
-        except traingraph.DistributedError as error:
-            found["texts"].append(str(error))
-            if options.get("device") != "cuda":  # which gives nothing any more
-                found["kept"].append(ends(model) == before)
-
-    for model in models:
-        step(model, 1)
-    if options.get("threads"):
-        threads = [threading.Thread(target=step, args=(model, 100000)) for model in models]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    else:
-        for model in models[:: -1 if world.rank == world.size - 1 else 1]:
-            step(model, 1)
-    return found
-
-
 def part_of_world(colors: int) -> Any:
     """This rank's group of so many, by mpi4py; of none a mistake."""
     from mpi4py import MPI
@@ -398,6 +254,7 @@ def main() -> None:
             "fit": fit,
             "fails": fails,
             "orders": orders,
+            "refuses": refuses,
         }[sys.argv[1]](options, world)
     )
     print(json.dumps(result))
