@@ -1,5 +1,6 @@
 """Ranks over sockets, beside one rank that has the rows of all of them."""
 
+import re
 import subprocess
 import threading
 from pathlib import Path
@@ -297,6 +298,20 @@ def test_a_silent_rank_is_named():
     )
     assert "rank 1 has been silent for 2 s" in results[0]["text"]
     assert 2 <= results[0]["seconds"] < 30
+
+
+@pytest.mark.parametrize(("victim", "net"), [(0, "deep"), (1, "mlp"), (2, "wide"), (3, "deep")])
+def test_a_stopped_rank_is_named(victim, net):
+    """By all others, wherever it is in a step: none of those that wait for it themselves."""
+    options = {"net": net, "optimizer": "sgd", "steps": 10**6}
+    options["of_rank"] = {victim: {"stops": 2 + victim / 10}}
+    results = launch.started("fails", 4, options, TRAINGRAPH_DISTRIBUTED_LIMIT="2")
+    for rank, result in enumerate(results):
+        if rank == victim:
+            continue
+        assert result["error"] == "DistributedError"
+        assert re.search(rf"rank {victim} has (been silent for 2 s|ended or)", result["text"])
+        assert ", and so has" not in result["text"]
 
 
 def test_a_rank_that_does_not_come_is_named():

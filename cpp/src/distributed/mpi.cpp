@@ -141,7 +141,7 @@ class Mpi final : public Transport {
     } while (first < longest);
   }
 
-  void tell_failed(int rank) noexcept override {
+  void send_failed(int rank) noexcept override {
     failure_ = {static_cast<std::uint64_t>(Call::failed) << 56, static_cast<std::uint64_t>(rank)};
     for (int other = 0; other < size_; ++other) {
       Handle sent = are_.no_request;  // with the process

@@ -3,6 +3,8 @@
 
 #include <poll.h>
 
+#include <algorithm>
+
 #include <traingraph/errors.h>
 
 #include "distributed/process_memory.h"
@@ -74,7 +76,13 @@ std::span<iovec> Sockets::Line::sent_now() { return std::span(sends).first(has_m
 
 bool Sockets::Line::has_sent() { return length_of(sent_now()) == 0; }
 
+bool Sockets::Line::is_behind() { return !has_sent() || !has_received(); }
+
 bool Sockets::Line::has_received() const { return length_of(receives) == 0; }
+
+bool Sockets::Line::is_between() const {
+  return socket.is_open() && (has_received() || receives[0].iov_len == sizeof(Header));
+}
 
 bool Sockets::Line::is_amid() const {
   const std::size_t left = length_of({sends.data(), 2}), of_answer = sends[2].iov_len;
@@ -104,18 +112,24 @@ bool Sockets::receive_from(std::size_t rank, const Header& own, Messages& messag
   const bool had_message = line.has_message();
   const std::ptrdiff_t count = receive_some(line.socket, line.receives);
   if (count == 0) return false;
-  if (count < 0) fail_of(rank, "has ended");
+  if (count < 0) fail_of_ended(rank, own);
   // As soon as they are there: of another call there may be fewer bytes.
-  if (before < kAgreed && received(0) >= kAgreed) check_agrees(rank, messages.headers[rank], own);
+  if (before < kAgreed && received(0) >= kAgreed) check(rank, messages.headers[rank], own);
   const Part& part = messages.receives[rank];
   if (!had_message && line.has_message() && line.reads(part) &&
       !read_process(line.process, line.heard_place, part.bytes, part.length)) {
-    fail_of(rank, "has ended");
+    fail_of_ended(rank, own);
   }
   if (line.has_received() && line.reads(messages.sends[rank])) {
-    check_agrees(rank, line.heard_answer, own);
+    check(rank, line.heard_answer, own);
   }
   return true;
+}
+
+// Whoever hears of a failure tells the others the same, before it ends itself.
+void Sockets::check(std::size_t rank, const Header& sent, const Header& own) {
+  if (is_of_failure(sent)) tell_failed(static_cast<int>(sent.bytes));
+  check_agrees(rank, sent, own);
 }
 
 void Sockets::exchange(const Header& own, Messages& messages) {
@@ -123,7 +137,6 @@ void Sockets::exchange(const Header& own, Messages& messages) {
   Clock::time_point last = Clock::now();
   while (true) {
     bool moved = false;
-    std::size_t behind = lines_.size();  // a rank that is not done
     // Before anything is received: a rank that is elsewhere ends this, and all others hear of it by
     // the headers. Of a connection that is closed what was sent before is still read.
     for (Line& line : lines_) {
@@ -132,30 +145,59 @@ void Sockets::exchange(const Header& own, Messages& messages) {
     for (std::size_t r = 0; r < lines_.size(); ++r) {
       Line& line = lines_[r];
       if (!line.has_received()) moved = receive_from(r, own, messages) || moved;
-      if (!line.has_sent() || !line.has_received()) behind = r;
     }
-    if (behind == lines_.size()) return;
+    const auto behind = std::ranges::count_if(lines_, &Line::is_behind);
+    if (behind == 0) return;
     if (moved) {
       last = Clock::now();
       continue;
     }
     wait();
-    if (Clock::now() - last > limit_) {
-      fail_of(behind, "has been silent for " + std::to_string(limit_.count()) +
-                          " s (TRAINGRAPH_DISTRIBUTED_LIMIT)");
-    }
+    // Who waits for a rank that waits itself waits for more of them, and longer: the other one
+    // knows who is silent, and tells.
+    const std::chrono::duration<double> limit = limit_;
+    const auto share = static_cast<double>(behind - 1) / static_cast<double>(lines_.size());
+    if (Clock::now() - last > limit * (1 + share)) fail_of_silent();
   }
 }
 
-std::string Sockets::failure() {
+void Sockets::fail_of_silent() {
+  std::size_t first = lines_.size();
+  std::string others;
   for (std::size_t r = 0; r < lines_.size(); ++r) {
-    if (!lines_[r].socket.is_open()) continue;
+    if (!lines_[r].is_behind()) continue;
+    if (first == lines_.size()) {
+      first = r;
+    } else {
+      others += ", and so has rank " + std::to_string(r);
+    }
+  }
+  fail_of(first, "has been silent for " + std::to_string(limit_.count()) +
+                     " s (TRAINGRAPH_DISTRIBUTED_LIMIT)" + others);
+}
+
+std::optional<Header> Sockets::told_failure(std::size_t& by) {
+  for (by = 0; by < lines_.size(); ++by) {
     Header header;
-    const std::ptrdiff_t count =
-        peek_some(lines_[r].socket, std::as_writable_bytes(std::span(&header, 1)));
-    if (count < 0) return text_of_failure(r, "has ended");
-    if (count == sizeof header && header.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
-      return text_of_failure(header.bytes, "has ended or failed");
+    if (lines_[by].is_between() &&
+        peek_some(lines_[by].socket, std::as_writable_bytes(std::span(&header, 1))) ==
+            sizeof header &&
+        is_of_failure(header)) {
+      return header;
+    }
+  }
+  return std::nullopt;
+}
+
+std::string Sockets::failure() {
+  std::size_t by = 0;
+  if (const auto told = told_failure(by)) {
+    return text_of_failure(told->bytes, "has ended or failed");
+  }
+  for (std::size_t r = 0; r < lines_.size(); ++r) {
+    std::byte next{};
+    if (lines_[r].socket.is_open() && peek_some(lines_[r].socket, {&next, 1}) < 0) {
+      return text_of_failure(r, "has ended");
     }
   }
   return {};
@@ -171,12 +213,19 @@ void Sockets::wait() {
   if (poll(waited_.data(), waited_.size(), kWaited) <= 0) check_interrupted();
 }
 
+// It may have ended because of another one, of which a third one tells.
+void Sockets::fail_of_ended(std::size_t rank, const Header& own) {
+  std::size_t by = 0;
+  if (const auto told = told_failure(by)) check(by, *told, own);
+  fail_of(rank, "has ended");
+}
+
 void Sockets::fail_of(std::size_t rank, const std::string& how) {
   tell_failed(static_cast<int>(rank));
   throw DistributedError(text_of_failure(rank, how));
 }
 
-void Sockets::tell_failed(int rank) noexcept {
+void Sockets::send_failed(int rank) noexcept {
   const auto failed = static_cast<std::size_t>(rank);
   Header header{static_cast<std::uint64_t>(Call::failed) << 56, failed};
   for (std::size_t r = 0; r < lines_.size(); ++r) {

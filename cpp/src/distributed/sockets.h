@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "distributed/socket.h"
@@ -23,8 +24,10 @@ class Sockets final : public Transport {
   std::string engine() const override { return "sockets"; }
   void exchange(const Header& own, Messages& messages) override;
   std::string failure() override;
+
+ protected:
   // Not those who are in the middle of a message of this one.
-  void tell_failed(int rank) noexcept override;
+  void send_failed(int rank) noexcept override;
 
  private:
   // A header, then bytes or the place of a long message, then the answer that it was read.
@@ -44,6 +47,9 @@ class Sockets final : public Transport {
     std::span<iovec> sent_now();
     bool has_sent();
     bool has_received() const;
+    bool is_behind();  // not done with the call
+    // Whether a header comes next, which nobody has begun to receive.
+    bool is_between() const;
     // In the middle of a message or an answer.
     bool is_amid() const;
   };
@@ -52,8 +58,14 @@ class Sockets final : public Transport {
   void begin(const Header& own, std::size_t rank, Messages& messages);
   // Whether anything came. Raises for a rank that has ended, or is elsewhere.
   bool receive_from(std::size_t rank, const Header& own, Messages& messages);
+  void check(std::size_t rank, const Header& sent, const Header& own);
   void wait();
+  // A header of Call::failed that is there, by its rank.
+  std::optional<Header> told_failure(std::size_t& by);
   [[noreturn]] void fail_of(std::size_t rank, const std::string& how);
+  // Of a connection that is closed.
+  [[noreturn]] void fail_of_ended(std::size_t rank, const Header& own);
+  [[noreturn]] void fail_of_silent();
 
   std::vector<Line> lines_;
   const std::chrono::seconds limit_;

@@ -8,6 +8,10 @@
 
 namespace traingraph::distributed {
 
+bool is_of_failure(const Header& header) {
+  return header.call >> 56 == static_cast<std::uint64_t>(Call::failed);
+}
+
 std::string to_string(const Header& header) {
   constexpr const char* kNames[] = {"all_gather", "all_reduce", "failed"};
   const std::uint64_t kind = header.call >> 56;
@@ -25,7 +29,7 @@ void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
                            ", as they were compiled: execute graphs in the same order on all "
                            "ranks, from one thread");
   }
-  if (sent.call >> 56 == static_cast<std::uint64_t>(Call::failed)) {
+  if (is_of_failure(sent)) {
     throw DistributedError("[distributed] expected all ranks to go on but rank " +
                            std::to_string(sent.bytes) + " has ended or failed, as rank " +
                            std::to_string(rank) + " says");

@@ -40,7 +40,9 @@ struct Messages {
 inline constexpr const char* kInterrupted =
     "[distributed] expected all ranks to go on but a call of theirs was interrupted";
 
-// "all_gather 3 of 16 bytes".
+// Whether it tells of a rank that has ended or failed.
+bool is_of_failure(const Header& header);
+// "a step (all_reduce 3 of 16 bytes)".
 std::string to_string(const Header& header);
 // Raises DistributedError where what a rank has sent belongs to another call than `own`.
 void check_agrees(std::size_t rank, const Header& sent, const Header& own);
@@ -56,17 +58,20 @@ class Transport {
   // What has ended another rank, or nothing, without waiting; between exchanges. An engine whose
   // launcher ends all ranks has nothing to tell.
   virtual std::string failure() { return {}; }
-  // Sends the others a header of Call::failed, as far as that goes without waiting.
-  virtual void tell_failed(int rank) noexcept = 0;
+  // Sends the others a header of Call::failed, as far as that goes without waiting, once.
+  void tell_failed(int rank) noexcept {
+    if (!has_told_.exchange(true)) send_failed(rank);
+  }
   // Lets exchanges raise, that of another thread within a moment: of a step that has failed.
   void interrupt() noexcept { is_interrupted_ = true; }
 
  protected:
+  virtual void send_failed(int rank) noexcept = 0;
   // Where an exchange waits.
   void check_interrupted() const;
 
  private:
-  std::atomic<bool> is_interrupted_ = false;
+  std::atomic<bool> is_interrupted_ = false, has_told_ = false;
 };
 
 }  // namespace traingraph::distributed
