@@ -55,6 +55,13 @@ def test_fit_over_mpi():
         assert np.allclose(result["losses"], alone["losses"], rtol=1e-9, atol=0)
 
 
+def test_a_launcher_that_path_does_not_have():
+    """The library beside it is found all the same."""
+    done = run("steps", 2, {"net": "mlp", "steps": 1}, PATH="/usr/bin:/bin")
+    assert done.returncode == 0, done.stderr
+    assert all("MPI" in result["engine"] for result in launch.printed(done.stdout, 2))
+
+
 @pytest.mark.parametrize("count", [2, FOUR])
 def test_all_end_where_a_rank_is_killed(count):
     begun = time.monotonic()

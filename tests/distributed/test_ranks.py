@@ -1,6 +1,7 @@
 """Ranks over sockets, beside one rank that has the rows of all of them."""
 
 import re
+import socket
 import subprocess
 import threading
 from pathlib import Path
@@ -314,13 +315,25 @@ def test_a_stopped_rank_is_named(victim, net):
         assert ", and so has" not in result["text"]
 
 
-def test_a_rank_that_does_not_come_is_named():
+@pytest.mark.parametrize("missing", [1, 2])
+def test_a_rank_that_does_not_come_is_named(missing):
     variables = {"WORLD_SIZE": "3", "TRAINGRAPH_DISTRIBUTED_LIMIT": "2"}
-    results = launch.started("fails", 2, {"net": "mlp"}, **variables)
+    of_last = {"RANK": str(3 - missing)}
+    results = launch.started("fails", 2, {"net": "mlp"}, of_last=of_last, **variables)
     for result in results:
         assert result["status"] == 1
         assert "DistributedError" in result["output"]
-    assert "expected rank 2 of 3 within 2 s" in results[0]["output"]
+        assert f"expected rank {missing} of 3 within 2 s" in result["output"]
+
+
+def test_another_port_is_advised():
+    with socket.socket() as taken:
+        taken.bind(("", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        variables = {"MASTER_PORT": port, "TRAINGRAPH_DISTRIBUTED_LIMIT": "2"}
+        first = launch.started("fails", 2, {"net": "mlp"}, **variables)[0]
+    assert "Address already in use; choose another MASTER_PORT" in first["output"]
 
 
 def test_a_name_that_comes_later(tmp_path):

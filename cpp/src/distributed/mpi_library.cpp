@@ -4,8 +4,12 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <optional>
 #include <vector>
 
@@ -50,9 +54,40 @@ std::optional<MpiLibrary> opened(const std::string& path, int how) {
   return found;
 }
 
-// Beside those of the folders of PATH that have a launcher.
+// What starts ranks, by the beginnings of their names: mpirun and mpiexec, and their helpers.
+constexpr std::array kLaunchers = {"mpirun", "mpiexec", "hydra_", "prte", "orte"};
+
+// Of the nearest process above this one that is a launcher; it may have been called by its path.
+std::string folder_of_launcher() {
+#ifdef __linux__
+  for (pid_t process = getppid(); process > 1;) {
+    const std::string about = "/proc/" + std::to_string(process);
+    std::error_code error;
+    const std::filesystem::path program = std::filesystem::read_symlink(about + "/exe", error);
+    const std::string name = program.filename();
+    if (std::ranges::any_of(kLaunchers, [&](const char* k) { return name.starts_with(k); })) {
+      return program.parent_path();
+    }
+    std::ifstream status(about + "/status");
+    std::string line;
+    process = 0;
+    while (process == 0 && std::getline(status, line)) {
+      if (!line.starts_with("PPid:\t")) continue;
+      std::from_chars(line.data() + 6, line.data() + line.size(), process);
+    }
+  }
+#endif
+  return {};
+}
+
+// Beside the launcher, and beside those of the folders of PATH that have one.
 std::vector<std::string> folders() {
   std::vector<std::string> result;
+  const auto add = [&result](const std::string& folder) {
+    result.push_back(folder + "/../lib/");
+    result.push_back(folder + "/../lib64/");
+  };
+  if (const std::string folder = folder_of_launcher(); !folder.empty()) add(folder);
   const char* const paths = std::getenv("PATH");
   std::string left = paths != nullptr ? paths : "";
   while (!left.empty()) {
@@ -61,8 +96,7 @@ std::vector<std::string> folders() {
     left.erase(0, end + 1);
     for (const char* launcher : {"/mpirun", "/mpiexec"}) {
       if (access((folder + launcher).c_str(), X_OK) != 0) continue;
-      result.push_back(folder + "/../lib/");
-      result.push_back(folder + "/../lib64/");
+      add(folder);
       break;
     }
   }

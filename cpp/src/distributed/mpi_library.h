@@ -19,9 +19,10 @@ struct MpiLibrary {
   void* symbol(const char* name) const;
 };
 
-// That of TRAINGRAPH_MPI_LIBRARY; else one that is loaded; else the one beside the mpirun or
-// mpiexec of PATH; else the one that the system finds. `by_open_mpi`: a launcher of Open MPI has
-// started the program. Raises DistributedError that lists what was tried.
+// That of TRAINGRAPH_MPI_LIBRARY; else one that is loaded; else the one beside the launcher that
+// has started the program; else the one beside the mpirun or mpiexec of PATH; else the one that the
+// system finds. `by_open_mpi`: a launcher of Open MPI has started the program. Raises
+// DistributedError that lists what was tried.
 MpiLibrary find_mpi(bool by_open_mpi);
 
 }  // namespace traingraph::distributed

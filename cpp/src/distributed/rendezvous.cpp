@@ -12,6 +12,9 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x5249'4e47'5452'4701;
 
+constexpr std::uint32_t kNobody = 0;  // is missing, as rank 0 says it, who is there
+constexpr std::chrono::seconds kGrace{2};
+
 // What a rank says first, to rank 0 and to each rank before it.
 struct Hello {
   std::uint64_t magic = kMagic;
@@ -61,6 +64,12 @@ class Meeting {
     return bytes;
   }
 
+  // The first one, from this one on, that has not come.
+  std::size_t missing_from(std::size_t rank) const {
+    while (sockets_[rank].is_open()) ++rank;
+    return rank;
+  }
+
   [[noreturn]] void fail_of(std::size_t rank) const {
     throw DistributedError("[distributed] expected rank " + std::to_string(rank) + " of " +
                            std::to_string(own_.size) + " within " + std::to_string(limit_.count()) +
@@ -100,11 +109,7 @@ class Meeting {
       Hello hello;
       std::string host;
       Socket socket = accept_rank(listening, hello, host);
-      if (!socket.is_open()) {
-        std::size_t missing = 1;
-        while (sockets_[missing].is_open()) ++missing;
-        fail_of(missing);
-      }
+      if (!socket.is_open()) fail_of_missing();
       // Before anything is refused, so that the other one can tell, too.
       send_all(socket, bytes_of(own_), deadline_);
       check(hello);
@@ -114,8 +119,21 @@ class Meeting {
       sockets_[rank] = std::move(socket);
     }
     for (std::size_t r = 1; r < sockets_.size(); ++r) {
-      if (!send_all(sockets_[r], table(), deadline_)) fail_of(r);
+      if (!tell(r, kNobody) || !send_all(sockets_[r], table(), deadline_)) fail_of(r);
     }
+  }
+
+  bool tell(std::size_t rank, std::uint32_t missing) {
+    return send_all(sockets_[rank], bytes_of(missing), Clock::now() + kGrace);
+  }
+
+  // Those that have come wait for rank 0 and do not see who else is missing.
+  [[noreturn]] void fail_of_missing() {
+    const std::size_t missing = missing_from(1);
+    for (std::size_t r = 1; r < sockets_.size(); ++r) {
+      if (sockets_[r].is_open()) tell(r, static_cast<std::uint32_t>(missing));
+    }
+    fail_of(missing);
   }
 
   void join() {
@@ -133,8 +151,17 @@ class Meeting {
     }
     hello.rank = own_.rank;  // its own is right
     check(hello);
+    // Rank 0 has begun by now, and waits for the others as long as this one for it.
+    deadline_ = Clock::now() + limit_ + kGrace;
+    std::uint32_t missing = kNobody;
     std::vector<std::byte> bytes = table();
-    if (!receive_all(socket, bytes, deadline_)) fail_of(0);
+    const bool has_heard = receive_all(socket, bytes_of(missing), deadline_);
+    if (has_heard && missing != kNobody) fail_of(missing);
+    if (!has_heard || !receive_all(socket, bytes, deadline_)) {
+      throw DistributedError(
+          "[distributed] expected rank 0 to tell where the others are but it has ended, or was "
+          "silent; what it shows says more");
+    }
     std::memcpy(places_.data(), bytes.data(), bytes.size());
     sockets_[0] = std::move(socket);
   }
@@ -151,7 +178,7 @@ class Meeting {
       Hello hello;
       std::string host;
       Socket socket = accept_rank(listening_, hello, host);
-      if (!socket.is_open()) fail_of(own + 1);
+      if (!socket.is_open()) fail_of(missing_from(own + 1));
       check(hello);
       sockets_[static_cast<std::size_t>(hello.rank)] = std::move(socket);
     }
@@ -159,7 +186,7 @@ class Meeting {
 
   const Address master_;
   const std::chrono::seconds limit_;
-  const Clock::time_point deadline_ = Clock::now() + limit_;
+  Clock::time_point deadline_ = Clock::now() + limit_;
   Hello own_;
   Socket listening_;
   std::vector<Socket> sockets_;

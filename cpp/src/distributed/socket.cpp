@@ -143,7 +143,8 @@ Socket listen_at(const Address& address) {
     }
     code = errno;
   }
-  fail("listen at", address, text_of(code));
+  const char* const advice = address.port != 0 ? "; choose another MASTER_PORT" : "";
+  fail("listen at", address, text_of(code) + advice);
 }
 
 std::uint16_t port_of(const Socket& listening) {

@@ -1,6 +1,7 @@
 #include "distributed/transport.h"
 
 #include <cstring>
+#include <utility>
 
 #include <traingraph/errors.h>
 
@@ -13,11 +14,18 @@ bool is_of_failure(const Header& header) {
 }
 
 std::string to_string(const Header& header) {
-  constexpr const char* kNames[] = {"all_gather", "all_reduce", "failed"};
+  // What a program calls, and how it is called here.
+  constexpr std::pair<const char*, const char*> kNames[] = {
+      {"compile, fit, evaluate, save or state", "all_gather"},
+      {"a step", "all_reduce"},
+      {"the beginning of compile, fit or evaluate", "begin"},
+      {"an end", "failed"}};
   const std::uint64_t kind = header.call >> 56;
   const std::uint64_t number = header.call & 0xffffffffffffff;
-  return (kind < std::size(kNames) ? std::string(kNames[kind]) : "an unknown call") + " " +
-         std::to_string(number) + " of " + std::to_string(header.bytes) + " bytes";
+  const auto [call, name] =
+      kind < std::size(kNames) ? kNames[kind] : std::pair("an unknown call", "unknown");
+  return std::string(call) + " (" + name + " " + std::to_string(number) + " of " +
+         std::to_string(header.bytes) + " bytes)";
 }
 
 void check_agrees(std::size_t rank, const Header& sent, const Header& own) {

@@ -10,7 +10,8 @@
 namespace traingraph::distributed {
 
 // What all ranks do together, by its first bytes in each message.
-enum class Call : std::uint8_t { all_gather, all_reduce, failed };
+// `begin`: as all_gather, where a call of the program begins on all ranks or on none.
+enum class Call : std::uint8_t { all_gather, all_reduce, begin, failed };
 
 // Before the bytes of each message. Ranks that go on together agree on the first 24 bytes, and
 // which rows each one has is added up where rows count.
