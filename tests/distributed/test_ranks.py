@@ -194,6 +194,34 @@ def test_other_arguments_of_a_fit_are_refused(arguments, text):
         assert f"expected one fit on all ranks but got {text}" in result["text"]
 
 
+def test_calls_that_one_rank_refuses():
+    """The others hear of it at once, and all train on."""
+    results = launch.ranks("refuses", 3, net="mlp")
+    assert_alike(results)
+    for result in results:
+        assert result["seconds"] < 20
+        assert result["losses"] == results[0]["losses"]
+        for call, (error, text) in result["found"].items():
+            name = "fit" if call == "validation" else call
+            if call == "both":
+                assert error == "InvalidArgument"
+                assert "on all ranks but got fit on rank 0 and evaluate on rank 2" in text
+            elif result["rank"] == 2:
+                assert error == "InvalidArgument"
+                assert "memory_limit" in text if call == "compile" else "class from 0 to 4" in text
+            else:
+                assert error == "DistributedError"
+                assert f"[{name}] expected all ranks to begin but rank 2 refuses: [" in text
+                assert "memory_limit" in text if call == "compile" else "class from 0 to 4" in text
+
+
+def test_calls_that_all_ranks_refuse():
+    results = launch.ranks("refuses", net="mlp", all=True)
+    assert_alike(results)
+    for result in results:
+        assert {error for error, _ in result["found"].values()} == {"InvalidArgument"}
+
+
 def test_an_error_of_one_rank_in_evaluate_reaches_the_others():
     """At once, though its process goes on."""
     options = {"net": "mlp", "calls": "evaluate", "of_last": {"label": CLASSES + 1, "waits": 8}}
@@ -201,7 +229,7 @@ def test_an_error_of_one_rank_in_evaluate_reaches_the_others():
     assert results[1]["error"] == "InvalidArgument"
     assert "expected a class from 0 to 4" in results[1]["text"]
     assert results[0]["error"] == "DistributedError"
-    assert "rank 1 has ended or failed" in results[0]["text"]
+    assert "rank 1 refuses: [labels 'y'] expected a class from 0 to 4" in results[0]["text"]
     assert results[0]["seconds"] < 7
 
 
@@ -313,6 +341,14 @@ def test_a_stopped_rank_is_named(victim, net):
         assert result["error"] == "DistributedError"
         assert re.search(rf"rank {victim} has (been silent for 2 s|ended or)", result["text"])
         assert ", and so has" not in result["text"]
+
+
+def test_other_calls_are_named():
+    for result in launch.ranks("fails", net="mlp", of_last={"evaluates_at": 5}):
+        assert result["error"] == "DistributedError"
+        assert "a step (all_reduce" in result["text"]
+        assert "the beginning of compile, fit or evaluate (begin" in result["text"]
+        assert "make the same calls in the same order" in result["text"]
 
 
 @pytest.mark.parametrize("missing", [1, 2])

@@ -58,8 +58,10 @@ void Ranks::exchange(Call call, Header header, Messages& messages) {
   } catch (const Error& error) {
     why_ = error.what();
     is_broken_ = true;
+    if (transport_->is_interrupted()) transport_->tell_failed(rank_);
     throw;
   } catch (...) {
+    transport_->tell_failed(rank_);
     why_ = kInterrupted;
     is_broken_ = true;
     throw;
@@ -94,7 +96,7 @@ std::string Ranks::failure() noexcept {
   }
 }
 
-std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {
+std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine, Call call) {
   const auto count = static_cast<std::size_t>(size_), own = static_cast<std::size_t>(rank_);
   std::vector<std::byte> all(count * mine.size());
   Messages messages(count);
@@ -104,18 +106,18 @@ std::vector<std::byte> Ranks::all_gather(std::span<const std::byte> mine) {
     messages.sends[r] = {all.data() + own * mine.size(), mine.size()};
     messages.receives[r] = {all.data() + r * mine.size(), mine.size()};
   }
-  if (size_ > 1) exchange(Call::all_gather, {.bytes = mine.size()}, messages);
+  if (size_ > 1) exchange(call, {.bytes = mine.size()}, messages);
   return all;
 }
 
-std::vector<std::string> Ranks::all_texts(const std::string& mine) {
+std::vector<std::string> Ranks::all_texts(const std::string& mine, Call call) {
   const std::uint64_t length = mine.size();
-  const std::vector<std::byte> told = all_gather(std::as_bytes(std::span(&length, 1)));
+  const std::vector<std::byte> told = all_gather(std::as_bytes(std::span(&length, 1)), call);
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(size_));
   std::memcpy(lengths.data(), told.data(), told.size());
   std::string padded = mine;
   padded.resize(*std::ranges::max_element(lengths));
-  const std::vector<std::byte> all = all_gather(std::as_bytes(std::span(padded)));
+  const std::vector<std::byte> all = all_gather(std::as_bytes(std::span(padded)), call);
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < lengths.size(); ++r) {
     const auto* const from = reinterpret_cast<const char*>(all.data()) + r * padded.size();

@@ -40,9 +40,12 @@ class Ranks final : public Peers {
   // The number of the call comes from here. Allocates nothing.
   void exchange(Call call, Header header, Messages& messages);
   // The bytes of all ranks behind each other; each has as many.
-  std::vector<std::byte> all_gather(std::span<const std::byte> mine);
+  std::vector<std::byte> all_gather(std::span<const std::byte> mine, Call call = Call::all_gather);
   // Bytes, too.
-  std::vector<std::string> all_texts(const std::string& mine) override;
+  std::vector<std::string> all_texts(const std::string& mine) override {
+    return all_texts(mine, Call::all_gather);
+  }
+  std::vector<std::string> all_texts(const std::string& mine, Call call);
   // Those of rank 0, in the place of the others'.
   void broadcast(std::span<std::byte> bytes);
   // Numbers added in the order of ranks.

@@ -65,6 +65,7 @@ class Transport {
   }
   // Lets exchanges raise, that of another thread within a moment: of a step that has failed.
   void interrupt() noexcept { is_interrupted_ = true; }
+  bool is_interrupted() const { return is_interrupted_; }
 
  protected:
   virtual void send_failed(int rank) noexcept = 0;

@@ -25,7 +25,11 @@ class AllReduceKernel final : public ConcurrentKernel, distributed::Background::
     ranks_->background().begin(*this);
   }
   void finish() override { ranks_->background().finish(*this); }
-  void abandon() noexcept override { ranks_->background().abandon(*this); }
+  // The others are amid the sums of this step.
+  void abandon() noexcept override {
+    ranks_->background().abandon(*this);
+    ranks_->abandon();
+  }
 
  private:
   AllReduceKernel(const ir::Graph& graph, const ir::Node& node,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "distributed/beginning.h"
 #include "graph/api/rank_agreement.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/lowering/optimizer_shards.h"
@@ -132,52 +133,61 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               Precision precision, std::optional<std::int64_t> memory_limit,
                               const std::optional<distributed::Communicator>& distributed,
                               const distributed::Options& ranks) {
-  if (memory_limit && *memory_limit < 1) {
-    throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
-                          std::to_string(*memory_limit));
-  }
-  const Backend& backend = backend_named(device.backend(), device.index());
-  if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
-    throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
-  }
   const CompilationLock compiling;
+  const auto together = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
+  // Of one that is refused, too: ranks go on to count alike.
+  const int number = together != nullptr ? together->number_graph() : 0;
   std::set<TensorPtr> constants_before;
-  std::shared_ptr<Executor> before;
+  std::shared_ptr<Executor> before, executor;
   std::shared_ptr<GraphState> now;
-  {
-    const std::lock_guard lock(structure());
-    constants_before = set_constants(*state_, constants, data);
-    if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
-    before = state_->executor;
-    now = state_->snapshot();
-  }
-  now->options = options;
-  now->precision = precision;
-  now->memory_limit = memory_limit;
-  now->device = device;
-  now->ranks = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
-  if (now->ranks != nullptr) now->graph_of_ranks = now->ranks->number_graph();
-  now->distributed = ranks;
-  const bool shards = now->ranks != nullptr && ranks.shard_optimizer;
-  now->buffer_parts = shards ? parts_over_ranks(now->ranks) : nullptr;
-  if (now->ranks != nullptr) check_may_be_distributed(*now);
-  auto executor = std::make_shared<Executor>(now, backend, before.get());
+  const auto prepare = [&] {
+    if (memory_limit && *memory_limit < 1) {
+      throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
+                            std::to_string(*memory_limit));
+    }
+    const Backend& backend = backend_named(device.backend(), device.index());
+    if (state_->links != nullptr && !has(options, CompilationOptions::kLinkGraphs)) {
+      throw InvalidArgument("[compile] expected LINK_GRAPHS among the options of a linked graph");
+    }
+    {
+      const std::lock_guard lock(structure());
+      constants_before = set_constants(*state_, constants, data);
+      if (precision == Precision::kMixedFloat16) LossScaling::prepare(*state_);
+      before = state_->executor;
+      now = state_->snapshot();
+    }
+    now->options = options;
+    now->precision = precision;
+    now->memory_limit = memory_limit;
+    now->device = device;
+    now->ranks = together;
+    now->graph_of_ranks = number;
+    now->distributed = ranks;
+    now->buffer_parts =
+        together != nullptr && ranks.shard_optimizer ? parts_over_ranks(together) : nullptr;
+    if (together != nullptr) check_may_be_distributed(*now);
+    executor = std::make_shared<Executor>(now, backend, before.get());
+    executor->prepare(together == nullptr ? before.get() : nullptr, false);
+    return std::string();
+  };
   try {
-    executor->prepare(before.get(), false);
+    distributed::begin_together(together.get(), "compile", prepare);
   } catch (...) {
     // The graph stays as it was, usable after the mistake is mended.
     const std::lock_guard lock(structure());
-    state_->constants = std::move(constants_before);
+    if (now != nullptr) state_->constants = std::move(constants_before);
     throw;
   }
+  // Of several ranks only now: where one has refused, the one before goes on.
+  if (together != nullptr && before != nullptr) executor->succeed(*before);
   {
     const std::lock_guard lock(structure());
     state_->options = options;
     state_->precision = precision;
     state_->memory_limit = memory_limit;
     state_->device = device;
-    state_->ranks = now->ranks;
-    state_->graph_of_ranks = now->graph_of_ranks;
+    state_->ranks = together;
+    state_->graph_of_ranks = number;
     state_->distributed = ranks;
     state_->buffer_parts = now->buffer_parts;
     if (before != nullptr) state_->resumed->set(nullptr);
@@ -185,7 +195,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->executor = std::move(executor);
     state_->compiled_for(device);
   }
-  if (now->ranks != nullptr) agree_over_ranks(*now, *this);
+  if (together != nullptr) agree_over_ranks(*now, *this);
 }
 
 Precision ExecutableGraph::precision() const {

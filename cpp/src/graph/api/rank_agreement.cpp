@@ -7,6 +7,7 @@
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 
+#include "distributed/beginning.h"
 #include "graph/lowering/lowering.h"
 #include "ir/number_text.h"
 
@@ -101,16 +102,20 @@ void check_may_be_distributed(const GraphState& state) {
 void agree_over_ranks(const GraphState& compiled, ExecutableGraph& graph) {
   distributed::Ranks& ranks = *compiled.ranks;
   for (const Compared& one : compared(compiled, graph)) check_alike(ranks, one);
+  distributed::RankGuard guard(&ranks);
   NamedData values = graph.copy_state();
+  guard.done();
   std::string names;
   for (const auto& [name, data] : values) {
     names += name + " of " + std::to_string(data.length) + " bytes\n";
   }
   check_alike(ranks, {"state", names});
+  distributed::RankGuard loading(&ranks);
   for (auto& [name, data] : values) {
     ranks.broadcast({static_cast<std::byte*>(data.bytes), data.length});
   }
   if (ranks.rank() != 0) graph.load_state(values);
+  loading.done();
 }
 
 }  // namespace traingraph

@@ -6,6 +6,7 @@
 
 #include <traingraph/fit.h>
 
+#include "distributed/beginning.h"
 #include "graph/fit/evaluate.h"
 #include "graph/fit/given_samples.h"
 #include "graph/fit/loss_sum.h"
@@ -40,14 +41,14 @@ void arrange(GraphState& state, Samples& samples, const Scoring& scoring) {
 
 }  // namespace
 
-void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring) {
+void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring, const char* call) {
   arrange(state, samples, scoring);
   Scored scored;
   for (std::int64_t first = 0; first < samples.count(); first += scoring.batch) {
     Samples::Batch& next =
         batch_of_rank(state, samples, first, std::min(scoring.batch, samples.count() - first));
-    state.current_executor("fit")->check_inference(
-        next.arguments, {.call = "fit", .samples = next.samples, .scored = &scored});
+    state.current_executor(call)->check_inference(
+        next.arguments, {.call = call, .samples = next.samples, .scored = &scored});
   }
   check(all_metrics(scoring, loss_of(state, scoring.call)), scored);
 }
@@ -103,15 +104,22 @@ std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
 }
 
 Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
-  loss_of(*state_, kEvaluate);
-  const SampleData data = data_of(arguments);
-  Samples samples = samples_of(*state_, data, true, kEvaluate);
-  const std::int64_t batch = batch_size_of(*state_, arguments.batch_size, samples.count(),
-                                           kEvaluate, count_of_ranks(*state_));
-  check_all_are_sorted(*state_, data, samples, batch);
-  RankGuard guard(*state_);
-  std::optional<Evaluation> found = evaluate_samples(
-      *state_, samples, {kEvaluate, batch, arguments.metrics, arguments.goes_on, false});
+  std::optional<Samples> samples;
+  Scoring scoring{kEvaluate, 0, arguments.metrics, arguments.goes_on, false};
+  distributed::begin_together(state_->ranks.get(), "evaluate", [&] {
+    loss_of(*state_, kEvaluate);
+    const SampleData data = data_of(arguments);
+    samples = samples_of(*state_, data, true, kEvaluate);
+    scoring.batch = batch_size_of(*state_, arguments.batch_size, samples->count(), kEvaluate,
+                                  count_of_ranks(*state_));
+    check_all_are_sorted(*state_, data, *samples, scoring.batch);
+    // One rank alone raises it at the batch.
+    if (state_->ranks != nullptr) check_scoring(*state_, *samples, scoring, "evaluate");
+    return std::to_string(samples->count()) + " samples in batches of " +
+           std::to_string(scoring.batch) + "\n" + text_of_metrics(arguments.metrics);
+  });
+  distributed::RankGuard guard(state_->ranks.get());
+  std::optional<Evaluation> found = evaluate_samples(*state_, *samples, scoring);
   guard.done();
   return *std::move(found);
 }

@@ -21,8 +21,10 @@ struct Scoring {
   bool all_or_none;                      // of the samples, where that returns false
 };
 
-// Raises what evaluate_samples would of samples and metrics, and computes nothing.
-void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring);
+// Raises what evaluate_samples would of samples and metrics, and computes nothing. `call`: in whose
+// name.
+void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring,
+                   const char* call = "fit");
 // Loss, accuracy and metrics of samples, in inference mode.
 std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
                                            const Scoring& scoring);

@@ -39,16 +39,9 @@ class Fit {
         progress_(arguments.progress != nullptr ? *arguments.progress : own_progress_) {}
 
   std::vector<Epoch> run() {
-    check(arguments_);
-    progress_ = {};
-    loss_ = &loss_of(state_, kFit).descriptor();
-    take_samples();
-    take_validation();
-    check_trains(graph_, state_);
-    if (is_over(state_, arguments_, progress_)) return {};
+    if (!begin_over_ranks(state_, place_, arguments_, [&] { return prepare(); })) return {};
+    distributed::RankGuard guard(state_.ranks.get());
     begin();
-    RankGuard guard(state_);
-    check_same_fit(state_, place_, arguments_);
     // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,
     // has steps of it.
     while ((place_.ended == 0 || place_.steps > 0) && place_.epoch <= arguments_.epochs) {
@@ -134,21 +127,27 @@ class Fit {
     }
   }
 
-  // What can be refused is, before callbacks or their files change.
-  void begin() {
+  // Refuses what can be, before callbacks or their files change. False: the fit is over.
+  bool prepare() {
+    check(arguments_);
+    progress_ = {};
+    loss_ = &loss_of(state_, kFit).descriptor();
+    take_samples();
+    take_validation();
+    check_trains(graph_, state_);
+    if (is_over(state_, arguments_, progress_)) return false;
     checkpoints_ = checkpoints_among(arguments_.callbacks);
     check_whole_steps(state_, checkpoints_, progress_.all_steps);
     place_.epoch = arguments_.first_epoch;
-    const bool goes_on = arguments_.resume && is_there_to_go_on(*arguments_.resume);
-    check_files(arguments_, goes_on);
-    if (validation_) {
-      in_the_validation([&] { check_scoring(state_, *validation_, scoring()); });
-    }
-    if (goes_on) {
-      resume(*arguments_.resume);
-      return resume_callbacks();
-    }
-    check_updates(state_, arguments_, progress_.all_steps);
+    goes_on_ = arguments_.resume && is_there_to_go_on(*arguments_.resume);
+    check_files(arguments_, goes_on_);
+    if (validation_) in_the_validation([&] { check_scoring(state_, *validation_, scoring()); });
+    goes_on_ ? resume(*arguments_.resume) : check_updates(state_, arguments_, progress_.all_steps);
+    return true;
+  }
+
+  void begin() {
+    if (goes_on_) return resume_callbacks();
     warn_of_missing_file(arguments_, checkpoints_);
     place_.callbacks = placed_callbacks(arguments_);
     for_callbacks([&](FitCallback& callback) { callback.begin(graph_); });
@@ -385,6 +384,7 @@ class Fit {
   std::optional<Samples> validation_;
   std::int64_t validation_batch_ = 0;
   std::vector<const Checkpoint*> checkpoints_;
+  bool goes_on_ = false;         // with a fit that has begun
   bool has_named_step_ = false;  // what ends the fit
   FitPlacePtr before_;           // kept until a step has trained
   FitPlace place_;

@@ -30,9 +30,9 @@ class AskedElsewhere final : public FitCallback {
   FitCallbackPtr there_;
 };
 
-// What has to be the same on all ranks, and is not in the program.
-std::vector<std::string> facts_of(const GraphState& state, const FitPlace& place,
-                                  const FitArguments& arguments) {
+// What has to be the same on all ranks, and is not in the program; a line each.
+std::string facts_of(const GraphState& state, const FitPlace& place,
+                     const FitArguments& arguments) {
   std::vector<std::string> facts;
   facts.push_back("epoch " + std::to_string(place.epoch) + ", step " + std::to_string(place.steps) +
                   " of batches of " + std::to_string(place.batch_size) + " of " +
@@ -45,11 +45,7 @@ std::vector<std::string> facts_of(const GraphState& state, const FitPlace& place
   if (optimizer != nullptr && !arguments.schedule) {
     facts.push_back("learning_rate=" + short_text(optimizer->learning_rate()));
   }
-  std::string metrics = "metrics=[";
-  for (const std::string& name : arguments.metrics) {
-    metrics += (metrics.back() == '[' ? "" : ", ") + name;
-  }
-  facts.push_back(metrics + "]");
+  facts.push_back(text_of_metrics(arguments.metrics));
   std::string validation = "no validation";
   if (arguments.validation && !arguments.validation->inputs.empty()) {
     const Shape& shape = arguments.validation->inputs.front().second.shape;
@@ -63,7 +59,9 @@ std::vector<std::string> facts_of(const GraphState& state, const FitPlace& place
     stopping += (stopping.empty() ? "" : ", ") + callback->kind();
   }
   facts.push_back(stopping.empty() ? "no EarlyStopping" : stopping);
-  return facts;
+  std::string lines;
+  for (const std::string& fact : facts) lines += fact + "\n";
+  return lines;
 }
 
 }  // namespace
@@ -132,7 +130,7 @@ void check_whole_steps(const GraphState& state, const std::vector<const Checkpoi
 void by_first_rank(const TrainingGraph& graph, GraphState& state,
                    const std::function<void()>& work) {
   if (state.buffer_parts == nullptr) return work();
-  RankGuard guard(state);
+  distributed::RankGuard guard(state.ranks.get());
   if (state.ranks->rank() != 0) {
     work();
     while (attended(state) == Attended::copies_state) graph.copy_state();
@@ -168,24 +166,21 @@ void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimize
   if (rate != optimizer->learning_rate()) optimizer->set_learning_rate(rate);
 }
 
-void check_same_fit(const GraphState& state, const FitPlace& place, const FitArguments& arguments) {
-  if (state.ranks == nullptr) return;
-  std::string own;
-  for (const std::string& item : facts_of(state, place, arguments)) own += item + "\n";
-  const std::vector<std::string> facts = state.ranks->all_texts(own);
-  for (std::size_t r = 1; r < facts.size(); ++r) {
-    if (facts[r] == facts[0]) continue;
-    const auto differ = std::ranges::mismatch(facts[0], facts[r]).in1 - facts[0].begin();
-    const auto line_of =
-        [before = facts[0].substr(0, static_cast<std::size_t>(differ))](const std::string& text) {
-          const std::size_t first = before.rfind('\n') + 1;  // 0 where there is none before
-          return text.substr(first, text.find('\n', first) - first);
-        };
-    throw InvalidArgument("[fit] expected one fit on all ranks but got " + line_of(facts[0]) +
-                          " on rank 0 and " + line_of(facts[r]) + " on rank " + std::to_string(r) +
-                          "; all ranks need the file of `resume`, the same arrays and the same "
-                          "arguments");
-  }
+std::string text_of_metrics(const std::vector<std::string>& metrics) {
+  std::string text = "metrics=[";
+  for (const std::string& name : metrics) text += (text.back() == '[' ? "" : ", ") + name;
+  return text + "]";
+}
+
+bool begin_over_ranks(GraphState& state, const FitPlace& place, const FitArguments& arguments,
+                      const std::function<bool()>& prepare) {
+  bool is_to_run = true;
+  distributed::begin_together(state.ranks.get(), "fit", [&] {
+    is_to_run = prepare();
+    if (!is_to_run) return std::string("a fit that is over");
+    return state.ranks == nullptr ? std::string() : facts_of(state, place, arguments);
+  });
+  return is_to_run;
 }
 
 }  // namespace traingraph

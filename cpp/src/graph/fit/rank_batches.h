@@ -6,6 +6,7 @@
 
 #include <traingraph/fit.h>
 
+#include "distributed/beginning.h"
 #include "graph/fit/samples.h"
 #include "graph/state/graph_state.h"
 
@@ -45,23 +46,12 @@ void by_first_rank(const TrainingGraph& graph, GraphState& state,
 bool is_agreed(const GraphState& state, bool own);
 // Those of rank 0 on all of them: whether a callback has ended the fit, and the learning rate.
 void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimizer* optimizer);
-// Raises InvalidArgument where ranks are to begin at different places of a fit, or different fits.
-void check_same_fit(const GraphState& state, const FitPlace& place, const FitArguments& arguments);
-
-// Where what it stands beside raises, the other ranks do, too, as soon as they wait for this one.
-class RankGuard {
- public:
-  explicit RankGuard(const GraphState& state) : ranks_(state.ranks) {}
-  ~RankGuard() {
-    if (ranks_ != nullptr && !is_done_) ranks_->abandon();
-  }
-  RankGuard(const RankGuard&) = delete;
-  RankGuard& operator=(const RankGuard&) = delete;
-  void done() { is_done_ = true; }
-
- private:
-  const std::shared_ptr<distributed::Ranks> ranks_;
-  bool is_done_ = false;
-};
+// `prepare` is all that a rank can refuse of a fit, and fills its place. Begins the fit on all
+// ranks or on none: where one refuses it, or is to begin another one, all raise. False where it is
+// over, as `prepare` says.
+bool begin_over_ranks(GraphState& state, const FitPlace& place, const FitArguments& arguments,
+                      const std::function<bool()>& prepare);
+// "metrics=[top_2, f1]".
+std::string text_of_metrics(const std::vector<std::string>& metrics);
 
 }  // namespace traingraph

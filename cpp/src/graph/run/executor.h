@@ -45,6 +45,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // `before` from then on, because they had it before the graph got this one, run here. `again`:
   // for a graph that has changed since, whose memory limit does not count copies made since.
   void prepare(Executor* before, bool again);
+  // The second half of it, for one that was prepared without `before`.
+  void succeed(Executor& before);
   // Goes on from what another one over the same tensors and device was given, which goes on, too.
   void take_given(Executor& other);
   void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
@@ -114,6 +116,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Those for the declared batch and, with kAnyBatchSize, for fewer rows: both before either keeps
   // to a limit, which is for what they have together. Call while holding the stream.
   void make_usual(Mode mode, bool apart);
+  // By the holder of the stream.
+  void succeed_in_turn(Executor& before);
   // The same if it is there, else null. Call with mutex_.
   CompiledPtr find_current(std::int64_t batch, Mode mode, bool apart);
   // Gives new programs their addresses, and keeps them. Call while holding the stream, without

@@ -53,11 +53,18 @@ void Executor::prepare(Executor* before, bool again) {
   // In one turn: others may submit to a shared stream without end.
   stream_->run([&] {
     make_usual(mode, false);
-    if (before == nullptr) return;
-    const std::lock_guard lock(mutex_);
-    before->successor_ = shared_from_this();
-    before->newest_pass_ = 0;  // what it has left is not to be read
+    if (before != nullptr) succeed_in_turn(*before);
   });
+}
+
+void Executor::succeed(Executor& before) {
+  stream_->run([&] { succeed_in_turn(before); });
+}
+
+void Executor::succeed_in_turn(Executor& before) {
+  const std::lock_guard lock(mutex_);
+  before.successor_ = shared_from_this();
+  before.newest_pass_ = 0;  // what it has left is not to be read
 }
 
 bool Executor::limits_both(std::int64_t rows, Mode mode) const {

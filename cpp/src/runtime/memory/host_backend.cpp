@@ -104,10 +104,12 @@ class KernelList final : public Executable {
 
  private:
   void run_concurrently(const ir::NodeId* order, std::size_t count, Pointers pointers) {
+    bool has_begun = false;  // one of those that go on
     try {
       for (std::size_t k = 0; k < count; ++k) {
         for (ConcurrentKernel* one : concurrent_.before(order[k])) one->finish();
         ConcurrentKernel* const begun = concurrent_.of(order[k]);
+        has_begun = has_begun || begun != nullptr;
         const bool is_awaited = k + 1 == count || concurrent_.waits(order[k + 1], begun);
         if (begun != nullptr && !is_awaited) {
           begun->begin(pointers);
@@ -117,6 +119,7 @@ class KernelList final : public Executable {
       }
       for (ConcurrentKernel* one : concurrent_.all()) one->finish();
     } catch (...) {
+      if (!has_begun) throw;
       for (ConcurrentKernel* one : concurrent_.all()) one->abandon();
       throw;
     }
