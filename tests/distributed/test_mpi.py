@@ -62,6 +62,11 @@ def test_a_launcher_that_path_does_not_have():
     assert all("MPI" in result["engine"] for result in launch.printed(done.stdout, 2))
 
 
+def test_a_forked_child_ends_nothing():
+    for result in ranks("fails", 2, net="mlp", steps=8, of_last={"forks_at": 4}):
+        assert "error" not in result
+
+
 @pytest.mark.parametrize("count", [2, FOUR])
 def test_all_end_where_a_rank_is_killed(count):
     begun = time.monotonic()

@@ -343,6 +343,12 @@ def test_a_stopped_rank_is_named(victim, net):
         assert ", and so has" not in result["text"]
 
 
+def test_a_forked_child_ends_nothing():
+    options = {"net": "mlp", "steps": 8, "of_last": {"forks_at": 4}}
+    for result in launch.ranks("fails", **options):
+        assert "error" not in result
+
+
 def test_other_calls_are_named():
     for result in launch.ranks("fails", net="mlp", of_last={"evaluates_at": 5}):
         assert result["error"] == "DistributedError"

@@ -302,12 +302,13 @@ std::shared_ptr<Ranks> known(std::unique_ptr<Mpi<Handle>> made) {
     Mpi<Handle>* transport;
     std::shared_ptr<Ranks> ranks;
   };
-  static std::vector<Ended> all;
+  static auto& all = *new std::vector<Ended>;  // for the life of the process
   Mpi<Handle>* const transport = made.get();
   const int rank = made->rank(), size = made->size();
   all.push_back({transport, make_ranks(rank, size, std::move(made))});
   if (all.size() == 1) {
     std::atexit([] {
+      if (all.front().ranks->is_forked()) return;
       // One that is broken first: the others wait for this process.
       std::ranges::stable_sort(all, {}, [](const Ended& one) { return !one.ranks->is_broken(); });
       for (const Ended& one : all) one.transport->end(one.ranks->is_broken());

@@ -46,6 +46,11 @@ std::shared_ptr<Ranks> ranks_numbered(int number) {
 }
 
 void Ranks::exchange(Call call, Header header, Messages& messages) {
+  if (is_forked()) {
+    throw DistributedError("[distributed] expected a call of the process that is rank " +
+                           std::to_string(rank_) +
+                           " but got one of a child that it has forked; a child has no ranks");
+  }
   const std::lock_guard lock(mutex_);
   if (is_broken_) {
     throw DistributedError(why_ +
@@ -69,6 +74,7 @@ void Ranks::exchange(Call call, Header header, Messages& messages) {
 }
 
 void Ranks::abandon() noexcept {
+  if (is_forked()) return;
   const std::lock_guard lock(mutex_);
   if (is_broken_ || transport_ == nullptr) return;
   is_broken_ = true;
@@ -83,6 +89,7 @@ void Ranks::meet() {
 }
 
 std::string Ranks::failure() noexcept {
+  if (is_forked()) return {};
   try {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock || transport_ == nullptr) return {};  // who communicates finds it

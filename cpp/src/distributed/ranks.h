@@ -57,8 +57,12 @@ class Ranks final : public Peers {
   Background& background() { return background_; }
   // Whether a call has failed.
   bool is_broken() const { return is_broken_; }
+  // Whether this process is a child that the rank has forked. It has the rank's connections, and
+  // must neither use nor end them.
+  bool is_forked() const { return process_ != detail::forks; }
 
  private:
+  const int process_ = detail::forks;
   const int rank_, size_;
   const std::unique_ptr<Transport> transport_;
   Background background_{transport_.get()};
