@@ -194,6 +194,25 @@ def test_other_arguments_of_a_fit_are_refused(arguments, text):
         assert f"expected one fit on all ranks but got {text}" in result["text"]
 
 
+@pytest.mark.parametrize("shard", [False, True])
+def test_parameters_of_one_rank_are_refused(shard):
+    options = {"net": "mlp", "calls": "parameters", "shard": shard}
+    for result in launch.ranks("fails", 3, of_last={"more": 1e-3}, **options):
+        assert result["error"] == "InvalidArgument"
+        assert "one set of parameters on all ranks but got others on rank 2" in result["text"]
+    assert all("error" not in result for result in launch.ranks("fails", **options))
+
+
+def test_another_schedule_is_refused():
+    """Of the same first steps."""
+    options = {"net": "mlp", "calls": "schedule", "later": 0.01}
+    for result in launch.ranks("fails", of_last={"later": 0.02}, **options):
+        assert result["error"] == "InvalidArgument"
+        assert "but got a schedule with the rates 0.1 of step 1, 0.1 of step 1, " in result["text"]
+        assert "0.02 of step 3 on rank 1" in result["text"]
+    assert all("error" not in result for result in launch.ranks("fails", **options))
+
+
 def test_calls_that_one_rank_refuses():
     """The others hear of it at once, and all train on."""
     results = launch.ranks("refuses", 3, net="mlp")

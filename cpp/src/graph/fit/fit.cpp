@@ -39,7 +39,7 @@ class Fit {
         progress_(arguments.progress != nullptr ? *arguments.progress : own_progress_) {}
 
   std::vector<Epoch> run() {
-    if (!begin_over_ranks(state_, place_, arguments_, [&] { return prepare(); })) return {};
+    if (!begin_over_ranks(graph_, state_, place_, arguments_, [&] { return prepare(); })) return {};
     distributed::RankGuard guard(state_.ranks.get());
     begin();
     // A fit that is to end, and was interrupted before all callbacks had heard of its last epoch,

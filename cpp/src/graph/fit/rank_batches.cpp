@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstring>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -30,6 +33,75 @@ class AskedElsewhere final : public FitCallback {
   FitCallbackPtr there_;
 };
 
+// The rates of some steps of the fit, from its first to its last one.
+std::string text_of(const RateSchedule& schedule, const FitPlace& place, int epochs,
+                    int micro_batches, std::int64_t first) {
+  std::int64_t updates = 1;  // of an iterable nobody knows
+  if (place.samples != 0) {
+    const std::int64_t steps = (place.samples + place.batch_size - 1) / place.batch_size;
+    updates = std::max<std::int64_t>((epochs - place.epoch + 1) * steps / micro_batches, 1);
+  }
+  std::string rates = "a schedule with the rates";
+  for (const std::int64_t quarters : {0, 1, 2, 3, 4}) {
+    const std::int64_t update = first + (updates - 1) * quarters / 4;
+    rates += (quarters == 0 ? " " : ", ") + short_text(static_cast<float>(schedule(update))) +
+             " of step " + std::to_string(update + 1);
+  }
+  return rates;
+}
+
+std::uint64_t digest_with(std::uint64_t digest, std::span<const std::byte> bytes) {
+  std::uint64_t word = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof word) {
+    word = 0;
+    std::memcpy(&word, bytes.data() + at, std::min(sizeof word, bytes.size() - at));
+    digest = std::rotl((digest ^ word) * 0x9e3779b97f4a7c15, 31);
+  }
+  return digest;
+}
+
+// Of which all make the same bits of the same numbers.
+std::string kind_of_processor(const GraphState& state) {
+  std::string kind = Platform::instruction_set();
+  if (!state.device) return kind;
+  const Backend& backend = backend_named(state.device->backend(), state.device->index());
+  for (const std::string& device : backend.devices()) kind += ", " + device;
+  return kind;
+}
+
+// One number of all bytes of the parameters.
+std::uint64_t digest_of_parameters(const TrainingGraph& graph, GraphState& state) {
+  std::uint64_t digest = 0;
+  const NamedTensors parameters = graph.named_parameters();
+  state.current_executor("fit")->run_between([&] {
+    std::vector<std::byte> bytes;
+    for (const auto& [name, tensor] : parameters) {
+      bytes.resize(tensor->descriptor().allocation_bytes());
+      tensor->copy_to(bytes.data(), bytes.size());
+      digest = digest_with(digest, bytes);
+    }
+  });
+  return digest;
+}
+
+// Raises InvalidArgument on all ranks where one has another digest than the first of its kind of
+// processor; kinds differ in the last bits of an update.
+void check_same_parameters(const GraphState& state, std::uint64_t digest) {
+  const std::vector<std::string> kinds = state.ranks->all_texts(kind_of_processor(state));
+  const std::vector<std::byte> all = state.ranks->all_gather(std::as_bytes(std::span(&digest, 1)));
+  std::vector<std::uint64_t> digests(kinds.size());
+  std::memcpy(digests.data(), all.data(), all.size());
+  for (std::size_t r = 0; r < kinds.size(); ++r) {
+    const auto first = static_cast<std::size_t>(std::ranges::find(kinds, kinds[r]) - kinds.begin());
+    if (digests[r] == digests[first]) continue;
+    throw InvalidArgument(
+        "[fit] expected one set of parameters on all ranks but got others on rank " +
+        std::to_string(r) + " than on rank " + std::to_string(first) +
+        "; load or set them alike on all ranks, or before compile, which gives "
+        "all ranks those of rank 0");
+  }
+}
+
 // What has to be the same on all ranks, and is not in the program; a line each.
 std::string facts_of(const GraphState& state, const FitPlace& place,
                      const FitArguments& arguments) {
@@ -40,10 +112,13 @@ std::string facts_of(const GraphState& state, const FitPlace& place,
   facts.push_back("epochs=" + std::to_string(arguments.epochs));
   facts.push_back(shuffle_of(place));
   facts.push_back("micro_batches=" + std::to_string(state.micro_batches));
-  facts.emplace_back(arguments.schedule ? "a schedule" : "no schedule");
   const OptimizerPtr optimizer = state.snapshot()->optimizer;
-  if (optimizer != nullptr && !arguments.schedule) {
-    facts.push_back("learning_rate=" + short_text(optimizer->learning_rate()));
+  if (optimizer != nullptr) {
+    const std::int64_t step = optimizer->time_step();
+    facts.push_back("an optimizer in step " + std::to_string(step));
+    facts.push_back(arguments.schedule ? text_of(*arguments.schedule, place, arguments.epochs,
+                                                 state.micro_batches, step - 1)
+                                       : "learning_rate=" + short_text(optimizer->learning_rate()));
   }
   facts.push_back(text_of_metrics(arguments.metrics));
   std::string validation = "no validation";
@@ -172,14 +247,18 @@ std::string text_of_metrics(const std::vector<std::string>& metrics) {
   return text + "]";
 }
 
-bool begin_over_ranks(GraphState& state, const FitPlace& place, const FitArguments& arguments,
-                      const std::function<bool()>& prepare) {
+bool begin_over_ranks(const TrainingGraph& graph, GraphState& state, const FitPlace& place,
+                      const FitArguments& arguments, const std::function<bool()>& prepare) {
+  if (state.ranks == nullptr) return prepare();
   bool is_to_run = true;
+  std::uint64_t digest = 0;
   distributed::begin_together(state.ranks.get(), "fit", [&] {
     is_to_run = prepare();
     if (!is_to_run) return std::string("a fit that is over");
-    return state.ranks == nullptr ? std::string() : facts_of(state, place, arguments);
+    digest = digest_of_parameters(graph, state);
+    return facts_of(state, place, arguments);
   });
+  if (is_to_run) check_same_parameters(state, digest);
   return is_to_run;
 }
 

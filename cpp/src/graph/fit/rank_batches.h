@@ -47,10 +47,10 @@ bool is_agreed(const GraphState& state, bool own);
 // Those of rank 0 on all of them: whether a callback has ended the fit, and the learning rate.
 void take_from_first_rank(const GraphState& state, std::int64_t& ended, Optimizer* optimizer);
 // `prepare` is all that a rank can refuse of a fit, and fills its place. Begins the fit on all
-// ranks or on none: where one refuses it, or is to begin another one, all raise. False where it is
-// over, as `prepare` says.
-bool begin_over_ranks(GraphState& state, const FitPlace& place, const FitArguments& arguments,
-                      const std::function<bool()>& prepare);
+// ranks or on none: where one refuses it, or is to begin another one or from other parameters, all
+// raise. False where it is over, as `prepare` says.
+bool begin_over_ranks(const TrainingGraph& graph, GraphState& state, const FitPlace& place,
+                      const FitArguments& arguments, const std::function<bool()>& prepare);
 // "metrics=[top_2, f1]".
 std::string text_of_metrics(const std::vector<std::string>& metrics);
 
