@@ -368,6 +368,15 @@ def test_a_forked_child_ends_nothing():
         assert "error" not in result
 
 
+def test_without_threads_the_sums_are_made_by_who_waits():
+    """Stacks of 128 TiB, which no thread gets."""
+    without = ("sh", "-c", 'ulimit -s 137438953472 && exec "$0" "$@"')
+    options = {"net": "deep", "optimizer": "sgd", "steps": 3, "synchronous": True}
+    results = launch.started("steps", 2, options, within=without)
+    assert all(result["status"] == 0 for result in results), results
+    assert_alike(results + launch.ranks("steps", **options))
+
+
 def test_other_calls_are_named():
     for result in launch.ranks("fails", net="mlp", of_last={"evaluates_at": 5}):
         assert result["error"] == "DistributedError"

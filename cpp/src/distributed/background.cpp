@@ -1,6 +1,7 @@
 // The list of calls, and the thread that makes them.
 #include "distributed/background.h"
 
+#include <system_error>
 #include <utility>
 
 #include "distributed/transport.h"
@@ -27,6 +28,14 @@ void Background::loop() {
   }
 }
 
+// Where the system has no thread left, whoever waits for a call makes it.
+void Background::try_to_start() {
+  try {
+    thread_ = std::thread([this] { loop(); });
+  } catch (const std::system_error&) {
+  }
+}
+
 void Background::add(Call& call) {
   call.state_ = Call::State::waits;
   call.next_ = nullptr;
@@ -37,7 +46,7 @@ void Background::add(Call& call) {
 void Background::begin(Call& call) {
   {
     const Lock lock(mutex_);
-    if (!thread_.joinable()) thread_ = std::thread([this] { loop(); });
+    if (!thread_.joinable()) try_to_start();
     add(call);
   }
   changed_.notify_all();

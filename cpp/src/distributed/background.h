@@ -48,6 +48,7 @@ class Background {
  private:
   using Lock = std::unique_lock<Mutex>;
 
+  void try_to_start();
   void loop();
   void add(Call& call);
   // Where no call is being made and one waits.
