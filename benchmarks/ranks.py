@@ -79,6 +79,7 @@ class Peer:
             return loss
 
         self.step: Callable[[], Any] = step
+        self.finish()  # what the other stream has copied is read by this one
         with torch.cuda.stream(aside):
             self.losses = [float(step().item()) for _ in range(3)]
         if aside is not None:

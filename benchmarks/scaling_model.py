@@ -81,12 +81,12 @@ MLP_LARGE = ((40, 81920, 8192), (16777216,), (8192,), (6422528,))
 CARD = Link(latency=50e-6, rate=0.8 * 25e9 / 8, message=10e-6)
 COPIES = 10e9
 
-MEASURED = (44.7e6, 0.27e-3)  # an all-reduce of ResNet-18's gradients over two H200
+MEASURED = (45e6, 179.3e-6)  # a sum over two H200, by benchmarks/nccl_sums.py
 IN_NODE = MEASURED[0] / MEASURED[1]  # bytes per second of a GPU: two send the bytes once
 PER_NODE = 8
 LATENCY = 10e-6  # of a message between nodes, in a tree of NCCL
 SHARE = 0.8  # of a network's rate that bytes have
-BUCKET = 4 << 20
+BUCKET = 25 << 20
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Workload:
     size: float  # bytes of gradients
 
 
-RESNET18 = Workload("resnet18_cifar, batch 256, TF32", 5.893e-3, 44.7e6)
+RESNET18 = Workload("resnet18_cifar, batch 256, TF32", 5.895e-3, 44.7e6)
 TRANSFORMER = Workload("transformer_base, batch 16, TF32", 30.42e-3, 340e6)
 WORKLOADS = (RESNET18, TRANSFORMER)
 

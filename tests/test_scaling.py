@@ -32,7 +32,7 @@ def test_limits_are_those_of_the_library() -> None:
     for file, limit in (
         ("distributed/all_reduce.h", f"kWhole = {model.WHOLE};"),
         ("distributed/sockets.cpp", f"kLong = {model.LONG};"),
-        ("graph/lowering/rank_sums.cpp", f"kBucketBytes = std::size_t{{{model.BUCKET >> 20}}} <<"),
+        ("backends/cuda/cuda.cpp", f".bucket_bytes = std::size_t{{{model.BUCKET >> 20}}} <<"),
     ):
         assert limit in (ROOT / "cpp/src" / file).read_text(), file
 

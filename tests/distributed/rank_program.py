@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from rank_batches import Batches
+from rank_losses import losses
 from rank_mistakes import fails, orders, refuses
 from rank_networks import CLASSES, ROWS, Options, blocks, digest, network, samples, shape_of
 
@@ -254,6 +255,7 @@ def main() -> None:
             "fit": fit,
             "fails": fails,
             "orders": orders,
+            "losses": losses,
             "refuses": refuses,
         }[sys.argv[1]](options, world)
     )

@@ -59,6 +59,35 @@ def test_first_gradients(net, count, reduction):
             assert error <= 1e-5 * np.abs(expected).max()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"expression": True, "loss": "rows"},
+        {"expression": True, "loss": "means"},
+        {"loss": "none, mean"},
+        {"loss": "none, sum"},
+    ],
+)
+def test_losses_of_a_program(options):
+    alone = launch.one("losses", **options)["state"]
+    for result in launch.ranks("losses", **options):
+        for found, expected in zip(result["state"], alone, strict=True):
+            assert np.allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"expression": True, "loss": loss} for loss in ("sum", "root", "product", "centred", "most")),
+        {"loss": "mean and sum"},
+    ],
+)
+def test_losses_that_take_rows_together_are_refused(options):
+    assert "state" in launch.one("losses", **options)
+    for result in launch.ranks("losses", **options):
+        assert "a mean of something of each row, or a sum of means, but got rows" in result["error"]
+
+
 @pytest.mark.parametrize("count", [2, 3])
 def test_large_buckets(count):
     """Parts of different sizes, arrays that lie in two of them, several buckets."""

@@ -12,6 +12,7 @@
 #include "graph/lowering/integer_ranges.h"
 #include "graph/lowering/meeting_rows.h"
 #include "graph/lowering/micro_batch_draws.h"
+#include "graph/lowering/over_rows.h"
 #include "graph/lowering/training_lowering.h"
 #include "graph/state/link_set.h"
 #include "layers/real_rows.h"
@@ -208,7 +209,19 @@ class Writer {
     const auto* loss = dynamic_cast<const Loss*>(&layer);
     if (loss != nullptr) read_weights(*loss, sources);
     std::vector<ValueId> values;
-    for (const TensorPtr& tensor : sources) values.push_back(source(tensor));
+    std::vector<OverRows> over;
+    const Layer* joins = nullptr;  // the first layer that takes rows together otherwise
+    for (const TensorPtr& tensor : sources) {
+      values.push_back(source(tensor));
+      const auto known = over_rows_.find(tensor.get());
+      const bool has_rows = graph().type(values.back()).batched;
+      over.push_back(known != over_rows_.end() ? known->second.of
+                     : has_rows                ? OverRows::each
+                                               : OverRows::alike);
+      if (joins == nullptr && known != over_rows_.end()) joins = known->second.joined_by;
+    }
+    const OverRows of = over_rows(layer, over);
+    if (joins == nullptr && of == OverRows::other) joins = &layer;
     Emitter emitter(out_.lowering, layer, read_by(layer, graph(), std::move(values), widened_),
                     sources);
     layer.emit(emitter);
@@ -218,6 +231,7 @@ class Writer {
     }
     for (std::size_t k = 0; k < results->size(); ++k) {
       out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
+      over_rows_[(*results)[k].get()] = {of, joins};
     }
     if (loss != nullptr) {
       means_[results->front()] = loss->descriptor().reduction == ReductionType::kMean;
@@ -266,12 +280,24 @@ class Writer {
       if (!is_scored || dynamic_cast<const Loss*>(node.layer.get()) != nullptr) continue;
       for (const TensorPtr& result : node.results) means_[result] = is_mean;
     }
-    for (const auto& [tensor, is_mean] : means_) {
+    for (const auto& [tensor, are_means] : means_) {
       if (read.contains(tensor.get())) continue;
+      const auto& [of, joined_by] = over_rows_.at(tensor.get());
+      if (of == OverRows::other && state_.ranks != nullptr) refuse_joined_rows(*joined_by);
+      const bool is_mean =
+          of == OverRows::other ? are_means : of == OverRows::mean || of == OverRows::alike;
       out_.ends.push_back({out_.tensors.at(tensor.get()), is_mean, tensor});
     }
     std::sort(out_.ends.begin(), out_.ends.end(),
               [](const auto& a, const auto& b) { return a.value < b.value; });
+  }
+
+  [[noreturn]] static void refuse_joined_rows(const Layer& layer) {
+    throw Unsupported(
+        "[compile] expected a loss over several ranks that is a mean of something of each row, or "
+        "a sum of means, but got rows that layer " +
+        std::to_string(layer.id()) + " '" + layer.label() +
+        "' takes together otherwise, of which each rank would see its own alone");
   }
 
   // Training reports what it is trained on, whichever layer is the last one: several losses are
@@ -402,6 +428,11 @@ class Writer {
   std::map<ValueId, ValueId> widened_;  // values of 16 bits as float32
   std::vector<const Tensor*> loss_sources_;
   std::map<TensorPtr, bool> means_;  // losses and what is made of them: all of them means?
+  struct Rows {
+    OverRows of;
+    const Layer* joined_by;
+  };
+  std::map<const Tensor*, Rows> over_rows_;  // of results
 };
 
 }  // namespace
