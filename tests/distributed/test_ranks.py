@@ -78,7 +78,10 @@ def test_losses_of_a_program(options):
 @pytest.mark.parametrize(
     "options",
     [
-        *({"expression": True, "loss": loss} for loss in ("sum", "root", "product", "centred", "most")),
+        *(
+            {"expression": True, "loss": loss}
+            for loss in ("sum", "root", "product", "centred", "most")
+        ),
         {"loss": "mean and sum"},
     ],
 )

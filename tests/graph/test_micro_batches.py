@@ -174,3 +174,39 @@ def test_a_full_sum_that_no_update_can_follow_is_begun_again(device: str) -> Non
     for mine, theirs in zip(network.parameters(), expected.parameters(), strict=True):
         np.testing.assert_array_equal(mine, theirs)
     assert graphs[0].optimizer.time_step == 2
+
+
+@pytest.mark.parametrize("kind", ["mean", "sum"])
+def test_what_a_layer_makes_of_losses(kind: str) -> None:
+    """A mean of the losses of each row counts as one, a sum in full."""
+    values = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+
+    def trained(micro: int) -> np.ndarray:
+        rows = 6 // micro
+        graph = tg.MLCGraph()
+        x, y = (tg.MLCTensor(shape=[rows, count]) for count in (2, 1))
+        weights = tg.MLCTensor(data=np.ones((1, 2), np.float32))
+        layer = tg.MLCFullyConnectedLayer(
+            weights=weights,
+            descriptor=tg.MLCConvolutionDescriptor(
+                kernel_sizes=(1, 1), input_feature_channel_count=2, output_feature_channel_count=1
+            ),
+        )
+        each = tg.MLCLossLayer.mean_squared_error(reduction_type="none")
+        losses = graph.node(each, sources=[graph.node(layer, source=x), y])
+        reduction = tg.MLCReductionLayer(reduction_type=kind, dimensions=[0, 1])
+        graph.node(reduction, source=losses)
+        training = tg.MLCTrainingGraph(
+            graph_objects=[graph], optimizer=tg.MLCSGDOptimizer(learning_rate=0.1)
+        )
+        training.micro_batches = micro
+        training.add_inputs({"x": x}, loss_labels={"y": y})
+        training.compile(device="cpu")
+        for first in range(0, 6, rows):
+            part = values[first : first + rows]
+            data = {"inputs_data": {"x": part[:, :2]}, "loss_labels_data": {"y": part[:, 2:]}}
+            training.execute(**data, options="synchronous")
+        training.synchronize_updates()
+        return np.asarray(weights.data)
+
+    np.testing.assert_allclose(trained(3), trained(1), rtol=1e-5)
