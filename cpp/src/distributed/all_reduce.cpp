@@ -123,12 +123,10 @@ template <class T, class Sent>
 void AllReduce<T, Sent>::add(const Sent* from, Sent* to, std::byte* workspace, std::int64_t rows,
                              std::int64_t all_rows) {
   const auto exchange = [&] {
-    ranks_->exchange(Call::all_reduce,
-                     {.bytes = elements_ * sizeof(Sent),
-                      .graph = graph_,
-                      .rows = rows,
-                      .all_rows = all_rows},
-                     messages_);
+    ranks_->exchange(
+        Call::all_reduce,
+        {.bytes = elements_ * sizeof(Sent), .graph = graph_, .rows = rows, .all_rows = all_rows},
+        messages_);
   };
   // Of one rank, the elements that this rank adds and those that are sent to it.
   const Range added = is_whole() ? Range{0, elements_} : part_of(own_);
