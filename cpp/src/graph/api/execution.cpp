@@ -18,6 +18,7 @@ void Execution::wait() const {
 
 TensorData Execution::result() const {
   wait();
+  state_->take_result();
   return state_->result;
 }
 

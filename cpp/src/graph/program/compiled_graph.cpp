@@ -126,7 +126,7 @@ bool clips_gradients(const GraphState& state) {
 TensorData host_array(ir::Type type) {
   TensorData data;
   const std::size_t bytes = ir::storage_bytes(type, {});
-  const auto memory = std::make_shared<std::byte[]>(bytes);
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
   data.bytes = memory.get();
   data.length = bytes;
   data.data_type = type.data_type;
@@ -156,7 +156,10 @@ void copy_out(const Backend& backend, const LeftValue& left, const TensorData& t
   const ir::Value& v = left.graph.program->graph.value(left.value);
   const std::byte* from = left.graph.program->address(left.run, left.value);
   // Without memory behind the plan an address is an offset.
-  if (from == nullptr || !backend.traits().computes) return;
+  if (from == nullptr || !backend.traits().computes) {
+    std::memset(to.bytes, 0, to.length);
+    return;
+  }
   if (left.is_whole()) return download(backend, v.type, v.layout, from, to.bytes);
   const ir::Type type = left.graph.type(left.value, left.rows);
   if (rows_lie_first(v.layout)) return download(backend, type, v.layout, from, to.bytes);

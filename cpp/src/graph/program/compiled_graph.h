@@ -100,7 +100,7 @@ CompiledPtr compile(const GraphState& state, const Backend& backend,
                     const std::shared_ptr<Stream>& stream, std::int64_t batch, Mode mode,
                     bool fewer = false);
 
-// Zeroed host memory for a dense array of this type.
+// Host memory for a dense array of this type, which is to be overwritten.
 TensorData host_array(ir::Type type);
 // A value that a run over so many rows has left.
 struct LeftValue {
@@ -110,8 +110,8 @@ struct LeftValue {
   std::int64_t rows;
   bool is_whole() const { return rows == graph.batch; }
 };
-// Its copy on the host; into memory of host_array(), which has been there before; or into memory of
-// the backend.
+// Its copy on the host; into memory of host_array(), which has been there before (zeros where
+// nothing is computed); or into memory of the backend.
 TensorData copy_out(const Backend& backend, const LeftValue& left);
 void copy_out(const Backend& backend, const LeftValue& left, const TensorData& to);
 void copy_within(const Backend& backend, const LeftValue& left, std::byte* to);

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "runtime/memory/layout_copy.h"
+
 namespace traingraph {
 
 void ExecutionState::finish() {
@@ -13,6 +15,16 @@ void ExecutionState::finish() {
     waiting.swap(continuations);
   }
   for (const std::function<void()>& continuation : waiting) continuation();
+}
+
+void ExecutionState::take_result() {
+  if (!is_left.load(std::memory_order_acquire)) return;
+  const std::lock_guard lock(mutex);
+  if (!left) return;
+  copy_between_layouts(left->type, left->layout, left->bytes.get(), {},
+                       static_cast<std::byte*>(result.bytes));
+  left.reset();
+  is_left.store(false, std::memory_order_release);
 }
 
 void ExecutionState::raise() {

@@ -2,19 +2,29 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <traingraph/mutex.h>
 #include <traingraph/profile.h>
 #include <traingraph/tensor.h>
 
+#include "ir/type.h"
 #include "runtime/threads/stream.h"
 
 namespace traingraph {
+
+// A result that lies where a run on host memory has left it.
+struct LeftResult {
+  std::shared_ptr<const std::byte> bytes;
+  ir::Type type;
+  ir::Layout layout;
+};
 
 // One submitted execution, shared by its handle and the queue.
 struct ExecutionState {
@@ -25,12 +35,18 @@ struct ExecutionState {
   std::exception_ptr error;
   std::atomic<bool> raised{false};  // somebody has seen the error
   TensorData result;
+  // A large result lies where the run has left it, and `result` is room for it, until somebody
+  // reads it or the next forward pass begins. None: it was copied. Guarded by the mutex.
+  std::optional<LeftResult> left;
+  std::atomic<bool> is_left{false};
   double seconds = 0;
   std::shared_ptr<const Profile> profile;
   std::vector<std::function<void()>> continuations;
   std::shared_ptr<ExecutionState> next_failed;  // guarded by the mutex of PendingErrors
 
   void finish();
+  // Copies the result out unless that was done.
+  void take_result();
   // Raises the error if there is one.
   void raise();
 };

@@ -224,6 +224,7 @@ void Executor::execute(Job& job) {
     hold.take(stream_);
   }
   job.graph->program->executable->expect_threads();  // the first time on this thread
+  if (runs_forward(job.run)) take_left_result();
   make_room(job);
   for (const BoundArray& array : job.bound) {
     const bool apart = array.on_device && !programs_.touches(*job.graph, array);
@@ -239,7 +240,13 @@ void Executor::execute(Job& job) {
   readable_results_.end(job);
   if (job.scored != nullptr) readable_results_.copy_scored(*job.scored);
   exchanges_.write(*job.graph, job.run);
-  deliver(backend_, job);
+  deliver(backend_, job, programs_.arena());
+  if (job.state->is_left) left_ = job.state;
+}
+
+void Executor::take_left_result() {
+  if (const std::shared_ptr<ExecutionState> state = left_.lock()) state->take_result();
+  left_.reset();
 }
 
 void Executor::rebind_after_move(Job& job) {

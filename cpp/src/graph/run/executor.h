@@ -168,6 +168,9 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Runs the job, and settles its handle unless the result is still to come; never throws.
   void run_and_settle(Job& job);
   void execute(Job& job);
+  // Copies the last large result out of the arena, if a handle of it is left. Call while holding
+  // the stream.
+  void take_left_result();
   // Where another thread has compiled since the call, so that parameters lie otherwise: brings what
   // the job was bound to over to a program of now.
   void rebind_after_move(Job& job);
@@ -202,6 +205,7 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   // Touched only by whoever holds the stream.
   StepNumbers step_numbers_;
   ReadableResults readable_results_;
+  std::weak_ptr<ExecutionState> left_;  // of the last forward pass, if its result was not copied
 
   std::atomic<std::uint64_t> newest_pass_{0};  // written by whoever holds the stream
 };

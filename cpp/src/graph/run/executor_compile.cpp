@@ -34,7 +34,14 @@ Executor::Executor(std::shared_ptr<const GraphState> graph, const Backend& backe
       submitted_(graph_, declared_batch_),
       step_numbers_(backend, graph_.forward_count),
       readable_results_(backend) {}
-Executor::~Executor() = default;
+Executor::~Executor() {
+  try {
+    take_left_result();  // whose handle would keep the arena
+  } catch (...) {
+    // Without memory the handle keeps it. A lock that is lost in a forked child is of a thread of
+    // the parent, whose handle nobody reads.
+  }
+}
 
 bool Executor::is_current(std::uint64_t changes) const {
   for (const TensorParameter* p : updatable_) changes += p->is_updatable.changes();
@@ -197,6 +204,7 @@ void Executor::attach(const Programs& made, bool apart) {
   for (const CompiledPtr& graph : made) {
     const std::lock_guard lock(mutex_);
     if (programs_.outgrows(*graph, default_run(*graph))) {
+      take_left_result();
       readable_results_.drop_all();
       submitted_.drop_passes();
     }

@@ -101,6 +101,21 @@ void fill_host_copy(Tensor& tensor, const TensorData& result) {
   std::memcpy(tensor.data().bytes, result.bytes, std::min(tensor.data().length, result.length));
 }
 
+// Whether the result may stay where it is: only the next forward pass overwrites it, and a copy
+// would take longer than what comes with one that is put off.
+bool may_stay(const Backend& backend, const Job& job) {
+  constexpr std::size_t kLarge = std::size_t{64} << 10;
+  if (!uses_host_memory(backend) || !backend.traits().computes) return false;
+  if (job.run != Run::forward || job.handler || job.state->result.length < kLarge) return false;
+  const Program& program = *job.graph->program;
+  const ir::ValueId result = job.graph->result;
+  const ir::Value& value = program.graph.value(result);
+  const ir::Value& root = program.graph.value(program.roots[static_cast<std::size_t>(result)]);
+  const bool rows_lie_first = job.rows == job.graph->batch || value.layout.plain();
+  return value.keep && rows_lie_first && root.source == ir::Source::node &&
+         root.writes == ir::kNone;
+}
+
 }  // namespace
 
 void bind_outputs(const GraphState& state, const Backend& backend, const NamedData& outputs,
@@ -154,7 +169,7 @@ void raise_late(Job& job) {
   raise_outside(job, found);
 }
 
-void deliver(const Backend& backend, Job& job) {
+void deliver(const Backend& backend, Job& job, const std::shared_ptr<std::byte>& arena) {
   const TensorData written = write_outputs(backend, job);
   if (!runs_forward(job.run)) return;
   look_at_indices(backend, job);
@@ -167,6 +182,12 @@ void deliver(const Backend& backend, Job& job) {
   TensorData& result = job.state->result;
   if (written.bytes != nullptr && !job.handler) {
     result = written;
+  } else if (may_stay(backend, job)) {
+    const CompiledGraph& graph = *job.graph;
+    job.state->left = {{arena, graph.program->address(job.run, graph.result)},
+                       graph.type(graph.result, job.rows),
+                       graph.program->graph.value(graph.result).layout};
+    job.state->is_left = true;
   } else {
     copy_out(backend, {*job.graph, job.run, job.graph->result, job.rows}, result);
   }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstddef>
+#include <memory>
+
 #include "graph/run/job.h"
 
 namespace traingraph {
@@ -13,8 +16,9 @@ void make_room_for_result(Job& job);
 void carry_result(Job& job);
 // Copies them out after the run, and the result to the handle, unless it is on its way: begins to
 // read it where the call may leave. Call while holding the stream.
+// A large result stays in the arena, and ExecutionState::left says where.
 // Raises where indices that the program looks at were outside.
-void deliver(const Backend& backend, Job& job);
+void deliver(const Backend& backend, Job& job, const std::shared_ptr<std::byte>& arena);
 // The same, of a job that has left.
 void raise_late(Job& job);
 // What the handler is given: the result tensor, or another one with the rows of the call.
