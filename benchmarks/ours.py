@@ -237,8 +237,8 @@ class Gradients:
         bind = training.bind_and_write_data
         bind({"x": x, "y": y}, for_inputs={"x": network.x, "y": given})
         now = tg.MLCExecutionOptions.SYNCHRONOUS
-        # The result's gradient is copied, in every step.
-        write = {"write": partial(bind, {"y": y}, for_inputs={"y": given})}
+        # Written in every step, and read in place.
+        write = {"write": partial(bind, {"y": y}, for_inputs={"y": given}, synchronous=False)}
         self.phases: dict[str, Callable[[], Any]] = {
             "forward": partial(training.execute_forward, options=now),
             **({} if workload.classes else write),

@@ -3,6 +3,7 @@
 import gc
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,38 @@ def test_a_result_that_nobody_reads_takes_no_memory() -> None:
     assert resident() - before < data.nbytes / 2
     np.testing.assert_array_equal(handle.result, relu(data))
     assert resident() - before > data.nbytes / 2
+
+
+def bound(net: Net, call: Callable[[Any, np.ndarray], None], given: np.ndarray) -> np.ndarray:
+    """The gradient of the source, after a step with that gradient of the result."""
+    training, gradient = net.training()
+    training.bind_and_write_data({"x": numbers(1)}, for_inputs={"x": net.x})
+    training.execute_forward(**NOW)
+    training.bind_and_write_data({"g": given}, for_inputs={"g": gradient}, synchronous=False)
+    call(training, given)
+    training.execute_gradient(**NOW)
+    of_source = training.gradient_tensor(for_input=net.x)
+    of_source.synchronize_data()
+    return np.array(of_source.data)
+
+
+def test_a_given_gradient_is_read_in_place_where_the_caller_lets_it() -> None:
+    mask = numbers(1) > 0
+
+    def change(training: Any, given: np.ndarray) -> None:
+        copies = [e for e in training.memory_plan().entries if e.kind == "staging"]
+        assert not [entry for entry in copies if "user gradient" in entry.name]
+        given *= 2  # what shows that it is not a copy; callers are not to
+
+    np.testing.assert_array_equal(bound(Net(), change, numbers(2)), 2 * numbers(2) * mask)
+
+
+def test_a_given_gradient_is_copied_where_kernels_cannot_read_it() -> None:
+    raw = np.zeros(ROWS * WIDTH * 4 + 1, np.uint8)
+    odd = raw[1:].view("f").reshape(ROWS, WIDTH)
+    odd[:] = numbers(2)
+    found = bound(Net(), lambda _, given: given.fill(0), odd)
+    np.testing.assert_array_equal(found, numbers(2) * (numbers(1) > 0))
 
 
 @pytest.mark.parametrize("rows", [8, 5])

@@ -109,9 +109,11 @@ class TRAINGRAPH_API Graph {
   // The graph as a DOT digraph.
   std::string summarized_dot_description() const;
 
-  // Writes inputs, labels or user gradients for the split calls; data is copied.
+  // Writes inputs, labels or user gradients for the split calls; data is copied. Without
+  // `synchronous` the bytes of a user gradient stay as they are until the next forward pass, and
+  // the gradient pass may read them in place.
   void bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
-                           std::int64_t batch_size = 0);
+                           std::int64_t batch_size = 0, bool synchronous = true);
 
   GraphState& state() const { return *state_; }
   static const ClassDescription& class_description();

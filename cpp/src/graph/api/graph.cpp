@@ -359,8 +359,8 @@ std::vector<TensorPtr> Graph::result_tensors(const LayerPtr& layer) const {
 }
 
 void Graph::bind_and_write_data(const NamedData& data, const NamedTensors& tensors,
-                                std::int64_t batch_size) {
-  state_->current_executor("bind_and_write_data")->bind(data, tensors, batch_size);
+                                std::int64_t batch_size, bool synchronous) {
+  state_->current_executor("bind_and_write_data")->bind(data, tensors, batch_size, synchronous);
 }
 
 TensorPtr sequential(Graph& graph, TensorPtr x, const std::vector<LayerPtr>& layers) {

@@ -95,7 +95,8 @@ void describe_indexing(Describing<Graph, Graph>& graph) {
 }
 
 void bind_and_write_data(Graph& self, const NamedDataToRead& data, const NamedTensors& tensors,
-                         const std::optional<Device>& to, std::int64_t batch_size, bool) {
+                         const std::optional<Device>& to, std::int64_t batch_size,
+                         bool synchronous) {
   const NamedData read = data.read(tensors, "input");
   const std::optional<Device> device = self.device();
   if (device && to && !(*device == *to)) {
@@ -103,7 +104,7 @@ void bind_and_write_data(Graph& self, const NamedDataToRead& data, const NamedTe
         "[MLCGraph.bind_and_write_data] expected the device it was compiled for, " +
         device->description() + ", but got " + to->description());
   }
-  self.bind_and_write_data(read, tensors, batch_size);
+  self.bind_and_write_data(read, tensors, batch_size, synchronous);
 }
 
 // --- what training and inference graphs share ----------------------------------------------------
@@ -339,7 +340,10 @@ const ClassDescription& Graph::class_description() {
                  {"for_inputs", "Tensors by the same names."},
                  {"to", "The device that it was compiled for.", std::any()},
                  {"batch_size", "0: as the tensors have it.", std::int64_t{0}},
-                 {"synchronous", "Data is copied before it returns in any case.", true}})
+                 {"synchronous",
+                  "False: gradients of the caller's own stay as they are until the next forward, "
+                  "and may be read in place.",
+                  true}})
         .may_wait()
         .compared_by_identity()
         .repr(shown);

@@ -122,8 +122,16 @@ void BoundInputs::copy(InputData& input, StoredData& stored, const ir::Type& typ
   store(stored, copy_of(data, type, backend_, input.copies));
 }
 
+void BoundInputs::use(InputData& input, StoredData& stored, const ir::Type& type,
+                      const TensorData& data) {
+  const bool odd = reinterpret_cast<std::size_t>(data.bytes) % element_bytes(type.data_type) != 0;
+  if (odd && uses_host_memory(backend_)) return copy(input, stored, type, data);
+  store(stored, data);
+  drop_unread(input.copies);
+}
+
 void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-                        const Passes& forward, const ProgramCache& programs) {
+                        const Passes& forward, const ProgramCache& programs, bool copies) {
   for (const auto& [name, array] : data) {
     const TensorPtr* tensor = find(tensors, name);
     if (tensor == nullptr) {
@@ -132,7 +140,8 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     }
     const BoundSlot slot{name, *tensor, kNone, {}};
     ir::Type type{(*tensor)->descriptor().data_type, (*tensor)->descriptor().shape, false};
-    if (const BoundSlot* gradient = user_gradient(forward.forward.get(), **tensor)) {
+    const BoundSlot* const gradient = user_gradient(forward.forward.get(), **tensor);
+    if (gradient != nullptr) {
       type = forward.forward->type(gradient->value, forward.rows);
     } else if (batch != 0 && programs.has_batch(**tensor)) {
       type.shape[0] = batch;
@@ -140,7 +149,8 @@ void BoundInputs::write(const NamedData& data, const NamedTensors& tensors, std:
     check_data(slot, type, array, backend_);
     programs.check_ranges(name, **tensor, type, array);
     InputData& input = inputs_->data[tensor->get()];
-    copy(input, input.bound, type, array);
+    const bool copied = copies || gradient == nullptr || !uses_host_memory(backend_);
+    copied ? copy(input, input.bound, type, array) : use(input, input.bound, type, array);
     input.bound.bound_at = exchanges_.count_binding();
     written_gradients_.insert(tensor->get());
   }
@@ -187,19 +197,12 @@ void BoundInputs::bind_group(const NamedData& data, const NamedTensors& declared
     const ir::Type& type = type_of(job, slot->value, cut);
     check_data(*slot, type, array, backend_);
     check_range(slot->name, slot->range, type, array, details.samples);
-    InputData& input = *slot->input;
-    StoredData& stored = input.argument;
+    StoredData& stored = slot->input->argument;
     if (stored.call == inputs_->calls) refuse_second(name, what, details);
-    const auto address = reinterpret_cast<std::uintptr_t>(array.bytes);
-    if (uses_host_memory(backend_) && address % element_bytes(type.data_type) != 0) {
-      copy(input, stored, type, array);
-    } else {
-      store(stored, array);
-      drop_unread(input.copies);
-    }
+    use(*slot->input, stored, type, array);
     stored.call = inputs_->calls;
     if (array.gpu >= 0) stored.rows = details.rows;
-    if (!details.keeps_bound) input.bound = {};
+    if (!details.keeps_bound) slot->input->bound = {};
   }
 }
 

@@ -36,9 +36,10 @@ class BoundInputs {
   void take_arrays(const BoundInputs& other);
 
   // Copies what the caller binds between executions, for this batch size; 0: none in common. User
-  // gradients are as large as what they are for is in the forward run, whose program may be null.
+  // gradients are as large as what they are for is in the forward run, whose program may be null;
+  // without `copies` they are used in place where kernels can.
   void write(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
-             const Passes& forward, const ProgramCache& programs);
+             const Passes& forward, const ProgramCache& programs, bool copies);
   // The rows that arrays bound between executions have in common, or 0; with `skips` of those that
   // no call has replaced.
   std::int64_t bound_rows(std::int64_t declared_batch, bool skips) const;
@@ -82,6 +83,8 @@ class BoundInputs {
   BoundArray bound(const BoundSlot& slot, const Job& job, const StoredData& stored);
   // A copy of data that the caller may change; arrays on the device are used where they lie.
   void copy(InputData& input, StoredData& stored, const ir::Type& type, const TensorData& data);
+  // In place where kernels on the host can read it there, else by a copy.
+  void use(InputData& input, StoredData& stored, const ir::Type& type, const TensorData& data);
   void store(StoredData& stored, const TensorData& data);
 
   const GraphState& graph_;

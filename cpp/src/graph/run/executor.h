@@ -49,7 +49,8 @@ class Executor final : public ValueReader, public std::enable_shared_from_this<E
   void succeed(Executor& before);
   // Goes on from what another one over the same tensors and device was given, which goes on, too.
   void take_given(Executor& other);
-  void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch);
+  void bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
+            bool synchronous);
   // Inference graphs and FORWARD_FOR_INFERENCE run a forward in inference mode, whatever `run` is.
   Execution submit(Run run, const ExecutionArguments& arguments, const CallDetails& details = {});
 

@@ -155,7 +155,8 @@ CompiledPtr Executor::compiled(std::int64_t batch, Mode mode, bool apart) {
   return result;
 }
 
-void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch) {
+void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int64_t batch,
+                    bool synchronous) {
   const bool asks = batch == 0;
   const Bound bound = bound_by(graph_, asks ? declared_batch_ : 0, data, tensors);
   if (asks) batch = bound.rows.agreed();
@@ -170,9 +171,10 @@ void Executor::bind(const NamedData& data, const NamedTensors& tensors, std::int
   }
   if (const std::shared_ptr<Executor> successor = successor_) {
     lock.unlock();
-    return successor->bind(data, tensors, asks ? 0 : batch);
+    return successor->bind(data, tensors, asks ? 0 : batch, synchronous);
   }
-  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, forward, programs_);
+  bound_inputs_.write(data, tensors, batch == 0 ? declared_batch_ : batch, forward, programs_,
+                      synchronous);
 }
 
 void Executor::point(CompiledGraph& graph) {
