@@ -1,9 +1,10 @@
-// Scenes of threads on streams for tests in Python: order of tasks, who runs them, and merging amid
-// work.
+// Scenes of threads for tests in Python: the order of a stream's tasks, who runs them, merging amid
+// work, and parts of one kernel.
 #include "runtime/threads/stream.h"
 
 #include <pybind11/stl.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <mutex>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cpu/parallel.h"
 #include "testing.h"
 
 namespace traingraph::testing {
@@ -187,6 +189,29 @@ std::vector<int> order_around_a_turn(bool merged) {
   return order;
 }
 
+// Whether the first of four parts, which waits for the second one as if it had lost its core, sees
+// it done.
+bool parts_are_taken_over(double seconds) {
+  std::atomic<bool> done{false};
+  bool seen = false;
+  cpu::parallel_for(4, 2, [&](std::int64_t part) {
+    if (part == 1) done = true;
+    if (part != 0) return;
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    while (!done && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+    seen = done;
+  });
+  return seen;
+}
+
+// How often each of the parts was run.
+std::vector<int> runs_of_parts(std::int64_t parts, int threads) {
+  std::vector<std::atomic<int>> runs(static_cast<std::size_t>(parts));
+  cpu::parallel_for(parts, threads,
+                    [&](std::int64_t part) { ++runs[static_cast<std::size_t>(part)]; });
+  return {runs.begin(), runs.end()};
+}
+
 }  // namespace
 
 void bind_streams(py::module_& module) {
@@ -202,6 +227,11 @@ void bind_streams(py::module_& module) {
   module.def("order_around_a_turn", order_around_a_turn, py::arg("merged"),
              py::call_guard<py::gil_scoped_release>(),
              "Tasks and the work of a thread that waits for the stream, as they come.");
+  module.def("parts_are_taken_over", parts_are_taken_over, py::arg("seconds"),
+             py::call_guard<py::gil_scoped_release>(),
+             "Whether a thread takes what another one, which is held up, has not begun.");
+  module.def("runs_of_parts", runs_of_parts, py::arg("parts"), py::arg("threads"),
+             py::call_guard<py::gil_scoped_release>(), "How often each of the parts was run.");
   module.def("tasks_stay_in_order_amid_a_merge", tasks_stay_in_order_amid_a_merge,
              py::call_guard<py::gil_scoped_release>(), "Whether no two of them ran at once.");
 }

@@ -106,3 +106,13 @@ def test_rows_of_an_lstm(sequences: int) -> None:
     assert np.isfinite(y).all()
     for row, length in zip(y, lengths, strict=True):
         assert row[:length].tobytes() == y[0, :length].tobytes()
+
+
+def test_a_thread_that_is_held_up_holds_up_no_part() -> None:
+    assert testing.parts_are_taken_over(20.0)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 8, 40])
+@pytest.mark.parametrize("parts", [2, 5, 16, 1000])
+def test_each_part_is_run_once(parts: int, threads: int) -> None:
+    assert testing.runs_of_parts(parts, threads) == [1] * parts

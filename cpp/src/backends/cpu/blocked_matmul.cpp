@@ -104,22 +104,24 @@ class BlockedMatmul final : public Kernel {
     auto* const scratch = reinterpret_cast<float*>(pointers[workspace_]);
     // Threads take tasks that follow each other. Those side by side are multiplied as one: a row's
     // packed elements serve them all, and no result knows.
+    const std::int64_t at_once =
+        std::max<std::int64_t>(1, kMostColumns * cut_.columns / problem_.n);
+    shared_.share_out(tasks(), threads_);
     parallel_for(threads_, threads_, [&](std::int64_t thread) {
-      const std::int64_t end = tasks() * (thread + 1) / threads_;
-      const std::int64_t at_once =
-          std::max<std::int64_t>(1, kMostColumns * cut_.columns / problem_.n);
-      for (std::int64_t task = tasks() * thread / threads_, next = 0; task < end; task = next) {
-        next = std::min({end, task + at_once, (task / cut_.columns + 1) * cut_.columns});
-        multiply(pointers, task, next - task, scratch + thread * scratch_);
-      }
+      shared_.take_all(thread, at_once, [&](std::int64_t first, std::int64_t count) {
+        for (std::int64_t task = first, next = 0; task < first + count; task = next) {
+          next = std::min(first + count, (task / cut_.columns + 1) * cut_.columns);
+          multiply(pointers, task, next - task, scratch + thread * scratch_);
+        }
+      });
     });
     if (!cut_.has_sums()) return;
     // Rows of all results, a few at a time.
     const std::int64_t rows = problem_.matrices * problem_.m;
-    const std::int64_t at_once = std::max<std::int64_t>(1, 4096 / problem_.n);
-    parallel_for((rows + at_once - 1) / at_once, threads_, [&](std::int64_t part) {
-      const std::int64_t end = std::min(rows, (part + 1) * at_once);
-      for (std::int64_t row = part * at_once; row < end; ++row) add(pointers, row);
+    const std::int64_t rows_at_once = std::max<std::int64_t>(1, 4096 / problem_.n);
+    parallel_for((rows + rows_at_once - 1) / rows_at_once, threads_, [&](std::int64_t part) {
+      const std::int64_t end = std::min(rows, (part + 1) * rows_at_once);
+      for (std::int64_t row = part * rows_at_once; row < end; ++row) add(pointers, row);
     });
   }
 
@@ -207,6 +209,7 @@ class BlockedMatmul final : public Kernel {
   std::vector<RowFunction> functions_;
   std::int64_t scratch_ = 0;  // floats of each thread
   int threads_ = 1;
+  SharedTasks shared_;
 };
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {

@@ -1,8 +1,10 @@
 #include "backends/cpu/parallel.h"
 
-#include <algorithm>
-#include <atomic>
 #include <exception>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 #include <traingraph/device.h>
 
@@ -26,17 +28,24 @@ void run_parts(std::int64_t parts, [[maybe_unused]] int threads,
   expect_team(threads);
   std::exception_ptr error;
   std::atomic_flag failed;
+  SharedTasks tasks;
+  tasks.share_out(parts, threads);
+  const auto run = [&](int thread) {
+    tasks.take_all(thread, 1, [&](std::int64_t part, std::int64_t) {
+      // An exception that leaves the thread would end the process.
+      try {
+        body(context, part);
+      } catch (...) {
+        if (!failed.test_and_set()) error = std::current_exception();
+      }
+    });
+  };
 #if defined(_OPENMP)
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel num_threads(threads)
+  run(omp_get_thread_num());
+#else
+  run(0);
 #endif
-  for (std::int64_t part = 0; part < parts; ++part) {
-    // An exception that leaves the loop's thread would end the process.
-    try {
-      body(context, part);
-    } catch (...) {
-      if (!failed.test_and_set()) error = std::current_exception();
-    }
-  }
   if (error != nullptr) std::rethrow_exception(error);
 }
 

@@ -1,9 +1,11 @@
-#pragma once
-
-#include <cstdint>
-
 // Work shared among threads, over the OpenMP runtime that oneDNN uses too. Parts are cut by shape
 // and never by the number of threads, so results do not depend on it.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
 namespace traingraph::cpu {
 
 // Threads worth waking for work that takes one thread about this long. Asked when a kernel is
@@ -12,6 +14,42 @@ int threads_for(double nanoseconds);
 
 // Nanoseconds one thread needs to move bytes that may come from memory.
 inline double nanoseconds_to_move(double bytes) { return bytes / 40.0; }
+
+// Tasks 0 … tasks - 1 for threads that run at once. Each takes those of a range of its own in
+// order, then what others have not begun: one that waits for its core holds up nobody.
+class SharedTasks {
+ public:
+  static constexpr int kMostRanges = 16;  // more threads share them
+
+  // Before the threads begin.
+  void share_out(std::int64_t tasks, int threads) {
+    ranges_ = std::clamp(threads, 1, kMostRanges);
+    for (std::int64_t k = 0; k < ranges_; ++k) {
+      range_[k].next.store(tasks * k / ranges_, std::memory_order_relaxed);
+      range_[k].end = tasks * (k + 1) / ranges_;
+    }
+  }
+  // body(first task, count), with `most` at one time.
+  template <class Body>
+  void take_all(std::int64_t thread, std::int64_t most, const Body& body) {
+    for (std::int64_t k = 0; k < ranges_; ++k) {
+      Range& range = range_[(thread + k) % ranges_];
+      for (;;) {
+        const std::int64_t first = range.next.fetch_add(most, std::memory_order_relaxed);
+        if (first >= range.end) break;
+        body(first, std::min(most, range.end - first));
+      }
+    }
+  }
+
+ private:
+  struct alignas(64) Range {
+    std::atomic<std::int64_t> next;
+    std::int64_t end;
+  };
+  Range range_[kMostRanges];
+  std::int64_t ranges_ = 1;
+};
 
 void run_parts(std::int64_t parts, int threads, void (*body)(const void*, std::int64_t),
                const void* context);

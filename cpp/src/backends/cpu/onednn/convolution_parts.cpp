@@ -130,16 +130,16 @@ class ConvolutionParts : public Kernel {
 
   // compute(thread, part, number of its range, the thread's part before)
   template <class Compute>
-  void each_part(const Compute& compute) const {
+  void each_part(const Compute& compute) {
+    tasks_.share_out(cut_.parts(), static_cast<int>(threads_));
     parallel_for(threads_, static_cast<int>(threads_), [&](std::int64_t thread) {
       Part last{0, 0, kWhole};
-      const std::int64_t end = (thread + 1) * cut_.parts() / threads_;
-      for (std::int64_t k = thread * cut_.parts() / threads_; k < end; ++k) {
+      tasks_.take_all(thread, 1, [&](std::int64_t k, std::int64_t) {
         const std::int64_t range = k % cut_.ranges, first = range * cut_.images;
         const Part part{first, std::min(cut_.images, samples_ - first), k / cut_.ranges};
         compute(static_cast<std::size_t>(thread), part, range, last);
         last = part;
-      }
+      });
     });
   }
 
@@ -172,6 +172,7 @@ class ConvolutionParts : public Kernel {
     return static_cast<std::size_t>(threads_) * (kernel_bytes_ + copies_bytes_);
   }
 
+  SharedTasks tasks_;
   std::size_t workspace_;
   std::vector<Operand> operands_;  // inputs, then the result
   std::size_t kernel_bytes_ = 0, copies_bytes_ = 0;

@@ -162,17 +162,17 @@ class MatmulInParts final : public Kernel {
 
   void run(Pointers pointers) override {
     const auto parts = static_cast<std::int64_t>(parts_.size());
+    tasks_.share_out(parts, threads_);
     parallel_for(threads_, threads_, [&](std::int64_t thread) {
       std::byte* addresses[kOperands + 1];
       addresses[kOperands] = pointers[workspace_] + static_cast<std::size_t>(thread) * scratch_;
-      const std::int64_t end = parts * (thread + 1) / threads_;
-      for (std::int64_t part = parts * thread / threads_; part < end; ++part) {
+      tasks_.take_all(thread, 1, [&](std::int64_t part, std::int64_t) {
         const auto first = static_cast<std::size_t>(part * each_);
         for (std::size_t k = 0; k < kOperands; ++k) {
           addresses[k] = pointers[operands_[k]] + first * steps_[k];
         }
         parts_[static_cast<std::size_t>(part)]->run(addresses);
-      }
+      });
     });
   }
 
@@ -224,6 +224,7 @@ class MatmulInParts final : public Kernel {
   std::vector<std::unique_ptr<Kernel>> parts_;
   std::size_t scratch_ = 0;  // bytes of each thread
   int threads_ = 1;
+  SharedTasks tasks_;
 };
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
