@@ -17,6 +17,7 @@ def expression(name: str, difference: Any) -> Any:
     return {
         "rows": square,
         "means": 0.5 * mean + nn.reshape((1,))(nn.mean(nn.abs(difference))) / 4 - 0.1,
+        "rows and means": square + 0.1 * mean - nn.sum(nn.mean(nn.abs(difference), axis=0)),
         "sum": nn.sum(square),
         "root": nn.sqrt(mean),
         "product": mean * mean,
@@ -57,6 +58,10 @@ def of_layers(name: str, rows: int, world: Any) -> Any:
         reduced("mean")
     elif name == "none, sum":
         reduced("sum")
+    elif name == "softmax over rows":
+        softmax = traingraph.MLCSoftmaxLayer(operation="softmax", dimension=0)
+        prediction = graph.node(softmax, source=prediction)
+        loss("mean")
     elif name == "mean and sum":
         graph.node(
             traingraph.MLCArithmeticLayer(operation="add"), sources=[loss("mean"), loss("sum")]

@@ -50,6 +50,24 @@ def steps(options: Options, world: Any) -> Options:
     }
 
 
+def queues(options: Options, world: Any) -> Options:
+    """Steps that nobody waits for, before each call of all ranks."""
+    x, y = samples(options, ROWS)
+    rows = ROWS // world.size
+    models = [network(options, world)]
+    losses = []
+    for _ in range(options["steps"]):
+        for model in models:
+            for _ in range(3):
+                model.execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]})
+        losses.append(models[0].evaluate(x, labels=y).loss)
+        models[-1].execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]})
+        models.append(network(options, world))
+        models[-1].execute(inputs_data={"x": x[:rows]}, loss_labels_data={"y": y[:rows]})
+        losses.append(models[0].fit(x, labels=y)[-1].loss)
+    return {"losses": losses}
+
+
 def launches(options: Options, world: Any) -> Options:
     """On the device, of steps after those that are recorded."""
     from traingraph import _testing
@@ -255,6 +273,7 @@ def main() -> None:
             "fit": fit,
             "fails": fails,
             "orders": orders,
+            "queues": queues,
             "losses": losses,
             "refuses": refuses,
         }[sys.argv[1]](options, world)

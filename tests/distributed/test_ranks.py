@@ -64,6 +64,7 @@ def test_first_gradients(net, count, reduction):
     [
         {"expression": True, "loss": "rows"},
         {"expression": True, "loss": "means"},
+        {"expression": True, "loss": "rows and means"},
         {"loss": "none, mean"},
         {"loss": "none, sum"},
     ],
@@ -83,12 +84,19 @@ def test_losses_of_a_program(options):
             for loss in ("sum", "root", "product", "centred", "most")
         ),
         {"loss": "mean and sum"},
+        {"loss": "softmax over rows"},
     ],
 )
 def test_losses_that_take_rows_together_are_refused(options):
     assert "state" in launch.one("losses", **options)
     for result in launch.ranks("losses", **options):
         assert "a mean of something of each row, or a sum of means, but got rows" in result["error"]
+
+
+def test_calls_come_behind_queued_steps():
+    """Of this graph and of others: evaluation, fit and compile begin by messages of their own."""
+    for result in launch.ranks("queues", net="wide", steps=3):
+        assert np.isfinite(result["losses"]).all()
 
 
 @pytest.mark.parametrize("count", [2, 3])

@@ -535,3 +535,30 @@ def test_labels_of_an_own_loss() -> None:
     assert len(model.fit(batches=[(given, None)])) == 1
     with pytest.raises(tg.InvalidArgument, match="expected for metrics a loss layer"):
         model.evaluate(given, metrics=["accuracy"])
+
+
+def test_a_validation_of_an_expression():
+    """No metric is asked for, so no loss layer is, either."""
+    x, y = nn.Input(4), nn.Input(1)
+    prediction = nn.dense(1)(x)
+    model = nn.model(
+        inputs=x, outputs=prediction, loss=nn.square(prediction - y), batch_size=4, device="cpu"
+    )
+    rows = np.random.default_rng(0).standard_normal((21, 5)).astype(np.float32)
+    data = rows[:, :4], rows[:, 4:]
+    epochs = model.fit(*data, epochs=2, validation=data)
+    assert epochs[-1].validation.loss == model.evaluate(*data).loss
+
+
+@pytest.mark.parametrize("device", ["cpu", "reference"])
+def test_batch_norm_whose_gradient_is_a_constant(device):
+    """Of a mean over the batch: nothing of it is a prologue."""
+    x = nn.Input(2)
+    prediction = nn.dense(2)(x)
+    normalized = nn.batch_norm()(nn.mean(prediction, axis=0))
+    model = nn.model(
+        inputs=x, outputs=prediction, loss=nn.mean(normalized), batch_size=8, device=device
+    )
+    (epoch,) = model.fit(np.ones((16, 2), np.float32), {}, epochs=1)
+    # Normalized values are 0; after the first step beta has moved by Adam's rate.
+    assert epoch.loss == pytest.approx(-0.5e-3, rel=1e-4)

@@ -5,16 +5,22 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <thread>
 
 #include <traingraph/errors.h>
 
 #include "distributed/launcher.h"
+#include "runtime/threads/interruption.h"
 
 namespace traingraph::distributed {
 namespace {
+
+constexpr const char* kStartAgain =
+    "; end this process and start all ranks again, from the last checkpoint";
 
 // Of the running system, which containers share as they share GPUs.
 std::string name_of_machine() {
@@ -52,19 +58,15 @@ void Ranks::exchange(Call call, Header header, Messages& messages) {
                            " but got one of a child that it has forked; a child has no ranks");
   }
   const std::lock_guard lock(mutex_);
-  if (is_broken_) {
-    throw DistributedError(why_ +
-                           "; end this process and start all ranks again, from the last "
-                           "checkpoint");
-  }
+  if (is_broken_) throw DistributedError(why_ + kStartAgain);
   header.call = static_cast<std::uint64_t>(call) << 56 | ++calls_;
   try {
     transport_->exchange(header, messages);
-  } catch (const Error& error) {
+  } catch (const DistributedError& error) {
     why_ = error.what();
     is_broken_ = true;
     if (transport_->is_interrupted()) transport_->tell_failed(rank_);
-    throw;
+    throw DistributedError(why_ + kStartAgain);
   } catch (...) {
     transport_->tell_failed(rank_);
     why_ = kInterrupted;
@@ -86,6 +88,18 @@ void Ranks::meet() {
   const std::vector<std::string> machines = all_texts(name_of_machine());
   const auto own = machines.begin() + rank_;
   local_rank_ = static_cast<int>(std::count(machines.begin(), own, *own));
+}
+
+std::shared_ptr<void> Ranks::queue_step() {
+  ++queued_;
+  return {this, [](Ranks* ranks) { --ranks->queued_; }};
+}
+
+void Ranks::wait_for_steps() const {
+  while (queued_ != 0) {
+    check_interruption();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
 }
 
 std::string Ranks::failure() noexcept {

@@ -55,6 +55,11 @@ class Ranks final : public Peers {
   // At first: finds the ranks of this machine.
   void meet();
   Background& background() { return background_; }
+  // Counts a step that waits in a queue, until what it returns is gone.
+  std::shared_ptr<void> queue_step();
+  // Before what ranks do beside steps: its messages come behind those of the steps that the program
+  // has queued before. Not for who holds what these need.
+  void wait_for_steps() const;
   // Whether a call has failed.
   bool is_broken() const { return is_broken_; }
   // Whether this process is a child that the rank has forked. It has the rank's connections, and
@@ -71,6 +76,7 @@ class Ranks final : public Peers {
   Mutex mutex_;
   std::uint64_t calls_ = 0;
   std::atomic<int> graphs_ = 0;
+  std::atomic<int> queued_ = 0;
   std::atomic<bool> is_broken_ = false;
   std::string why_;
 };

@@ -254,6 +254,7 @@ class Fusion {
     const Node& chain = graph_.node(chain_id);
     auto& attributes = std::get<ir::BatchNormAttributes>(node.attributes);
     if (!attributes.epilogue.empty() || chain.outputs.size() != 1) return;
+    if (chain.inputs.empty()) return;  // constants
     if (chain.phase != node.phase || graph_.value(value).writes != kNone) return;
     const std::vector<ValueId> extra(chain.inputs.begin() + 1, chain.inputs.end());
     const ScalarList& list = std::get<ElementwiseAttributes>(chain.attributes).list;

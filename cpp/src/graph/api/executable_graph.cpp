@@ -133,8 +133,9 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
                               Precision precision, std::optional<std::int64_t> memory_limit,
                               const std::optional<distributed::Communicator>& distributed,
                               const distributed::Options& ranks) {
-  const CompilationLock compiling;
   const auto together = distributed && distributed->size() > 1 ? distributed->ranks() : nullptr;
+  if (together != nullptr) together->wait_for_steps();
+  const CompilationLock compiling;
   // Of one that is refused, too: ranks go on to count alike.
   const int number = together != nullptr ? together->number_graph() : 0;
   std::set<TensorPtr> constants_before;

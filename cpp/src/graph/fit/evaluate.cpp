@@ -43,14 +43,17 @@ void arrange(GraphState& state, Samples& samples, const Scoring& scoring) {
 
 void check_scoring(GraphState& state, Samples& samples, const Scoring& scoring, const char* call) {
   arrange(state, samples, scoring);
+  const std::vector<MetricPtr> metrics = all_metrics(scoring, loss_of(state, scoring.call));
   Scored scored;
+  CallDetails details{.call = call};
+  if (!metrics.empty()) details.scored = &scored;
   for (std::int64_t first = 0; first < samples.count(); first += scoring.batch) {
     Samples::Batch& next =
         batch_of_rank(state, samples, first, std::min(scoring.batch, samples.count() - first));
-    state.current_executor(call)->check_inference(
-        next.arguments, {.call = call, .samples = next.samples, .scored = &scored});
+    details.samples = next.samples;
+    state.current_executor(call)->check_inference(next.arguments, details);
   }
-  check(all_metrics(scoring, loss_of(state, scoring.call)), scored);
+  check(metrics, scored);
 }
 
 std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
@@ -106,6 +109,7 @@ std::optional<Evaluation> evaluate_samples(GraphState& state, Samples& samples,
 Evaluation TrainingGraph::evaluate(const FitArguments& arguments) {
   std::optional<Samples> samples;
   Scoring scoring{kEvaluate, 0, arguments.metrics, arguments.goes_on, false};
+  if (state_->ranks != nullptr) state_->ranks->wait_for_steps();
   distributed::begin_together(state_->ranks.get(), "evaluate", [&] {
     loss_of(*state_, kEvaluate);
     const SampleData data = data_of(arguments);

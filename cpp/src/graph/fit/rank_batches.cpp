@@ -252,6 +252,7 @@ bool begin_over_ranks(const TrainingGraph& graph, GraphState& state, const FitPl
   if (state.ranks == nullptr) return prepare();
   bool is_to_run = true;
   std::uint64_t digest = 0;
+  state.ranks->wait_for_steps();
   distributed::begin_together(state.ranks.get(), "fit", [&] {
     is_to_run = prepare();
     if (!is_to_run) return std::string("a fit that is over");

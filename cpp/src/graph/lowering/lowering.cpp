@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include <traingraph/loss.h>
 
@@ -210,28 +211,29 @@ class Writer {
     if (loss != nullptr) read_weights(*loss, sources);
     std::vector<ValueId> values;
     std::vector<OverRows> over;
-    const Layer* joins = nullptr;  // the first layer that takes rows together otherwise
+    Rows rows{};
     for (const TensorPtr& tensor : sources) {
       values.push_back(source(tensor));
-      const auto known = over_rows_.find(tensor.get());
-      const bool has_rows = graph().type(values.back()).batched;
-      over.push_back(known != over_rows_.end() ? known->second.of
-                     : has_rows                ? OverRows::each
-                                               : OverRows::alike);
-      if (joins == nullptr && known != over_rows_.end()) joins = known->second.joined_by;
+      const Rows one = rows_of(tensor.get(), values.back());
+      over.push_back(one.of);
+      if (rows.joined_by == nullptr) rows.joined_by = one.joined_by;
     }
-    const OverRows of = over_rows(layer, over);
-    if (joins == nullptr && of == OverRows::other) joins = &layer;
+    rows.of = over_rows(layer, over);
+    const std::string fixed_before = std::exchange(graph().fixed_batch, "");
     Emitter emitter(out_.lowering, layer, read_by(layer, graph(), std::move(values), widened_),
                     sources);
     layer.emit(emitter);
+    // What moves or merges the axis of the batch is not of each row any more.
+    if (!graph().fixed_batch.empty() && rows.of != OverRows::alike) rows.of = OverRows::other;
+    if (!fixed_before.empty()) graph().fixed_batch = fixed_before;
+    if (rows.joined_by == nullptr && rows.of == OverRows::other) rows.joined_by = &layer;
     if (emitter.results.size() != results->size()) {
       emitter.fail_shape("expected " + std::to_string(results->size()) + " results but got " +
                          std::to_string(emitter.results.size()));
     }
     for (std::size_t k = 0; k < results->size(); ++k) {
       out_.tensors.emplace((*results)[k].get(), emitter.results.at(k));
-      over_rows_[(*results)[k].get()] = {of, joins};
+      rows_[(*results)[k].get()] = rows;
     }
     if (loss != nullptr) {
       means_[results->front()] = loss->descriptor().reduction == ReductionType::kMean;
@@ -241,6 +243,17 @@ class Writer {
       out_.prediction = sources.size() > 1 ? sources[0] : nullptr;
       out_.label = sources.size() > 1 ? sources[1] : nullptr;
     }
+  }
+
+  // What a tensor is over rows, and the first layer before it that takes them together otherwise.
+  struct Rows {
+    OverRows of;
+    const Layer* joined_by;  // null: none
+  };
+  Rows rows_of(const Tensor* tensor, ValueId value) {
+    const auto result = rows_.find(tensor);
+    if (result != rows_.end()) return result->second;
+    return {graph().type(value).batched ? OverRows::each : OverRows::alike, nullptr};
   }
 
   // Weights of a loss that are declared are fed like other data.
@@ -282,7 +295,7 @@ class Writer {
     }
     for (const auto& [tensor, are_means] : means_) {
       if (read.contains(tensor.get())) continue;
-      const auto& [of, joined_by] = over_rows_.at(tensor.get());
+      const auto& [of, joined_by] = rows_.at(tensor.get());
       if (of == OverRows::other && state_.ranks != nullptr) refuse_joined_rows(*joined_by);
       const bool is_mean =
           of == OverRows::other ? are_means : of == OverRows::mean || of == OverRows::alike;
@@ -297,7 +310,8 @@ class Writer {
         "[compile] expected a loss over several ranks that is a mean of something of each row, or "
         "a sum of means, but got rows that layer " +
         std::to_string(layer.id()) + " '" + layer.label() +
-        "' takes together otherwise, of which each rank would see its own alone");
+        "' takes together otherwise, of which each rank would see its own alone; join rows by "
+        "nn.mean, and only add what it gives");
   }
 
   // Training reports what it is trained on, whichever layer is the last one: several losses are
@@ -427,12 +441,8 @@ class Writer {
   LoweredGraph out_;
   std::map<ValueId, ValueId> widened_;  // values of 16 bits as float32
   std::vector<const Tensor*> loss_sources_;
-  std::map<TensorPtr, bool> means_;  // losses and what is made of them: all of them means?
-  struct Rows {
-    OverRows of;
-    const Layer* joined_by;
-  };
-  std::map<const Tensor*, Rows> over_rows_;  // of results
+  std::map<TensorPtr, bool> means_;     // losses and what is made of them: all of them means?
+  std::map<const Tensor*, Rows> rows_;  // of results
 };
 
 }  // namespace

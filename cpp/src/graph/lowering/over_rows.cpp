@@ -2,7 +2,8 @@
 #include "graph/lowering/over_rows.h"
 
 #include <algorithm>
-#include <utility>
+#include <array>
+#include <numeric>
 
 #include <traingraph/arithmetic.h>
 #include <traingraph/data_movement.h>
@@ -22,26 +23,31 @@ OverRows by_rows(const std::vector<OverRows>& sources) {
   return std::ranges::count(sources, each) > 0 ? each : alike;
 }
 
-OverRows of_reduction(ReductionType type, OverRows rows) {
-  if (rows != each) return rows == alike ? alike : other;
-  if (type == ReductionType::kNone) return each;
-  if (type == ReductionType::kMean) return mean;
-  return type == ReductionType::kSum ? sum : other;
+// Over the batch, alone or among other axes.
+OverRows over_batch(ReductionType type, OverRows source) {
+  const bool is_mean = type == ReductionType::kMean, is_sum = type == ReductionType::kSum;
+  if (source == alike) return alike;
+  if (source == each) return is_mean ? mean : is_sum ? sum : other;
+  if (source == mixed) return is_mean ? mean : other;
+  // One number already.
+  return is_mean || is_sum ? source : other;
 }
 
 OverRows of_reduction(const Reduction& layer, OverRows source) {
-  const auto is_batch = [](std::int64_t axis) { return axis == 0; };
-  if (std::ranges::any_of(layer.dimensions(), is_batch)) {
-    return of_reduction(layer.reduction_type(), source);
-  }
-  return by_rows({source});
+  const ReductionType type = layer.reduction_type();
+  if (std::ranges::count(layer.dimensions(), 0) > 0) return over_batch(type, source);
+  const bool is_linear = type == ReductionType::kMean || type == ReductionType::kSum;
+  return is_linear ? source : by_rows({source});
 }
 
 OverRows of_sum(OverRows a, OverRows b) {
   if (a == b) return a;
-  if (b == alike) std::swap(a, b);
-  // What is alike would be added once for each rank.
-  return a == alike && b != sum ? b : other;
+  // What is added to a sum would be added once for each rank.
+  if (std::ranges::any_of(std::array{a, b}, [](OverRows k) { return k == sum || k == other; })) {
+    return other;
+  }
+  if (a == alike) return b;
+  return b == alike ? a : mixed;
 }
 
 OverRows of_arithmetic(ArithmeticOperation operation, const std::vector<OverRows>& sources) {
@@ -66,10 +72,11 @@ OverRows of_arithmetic(ArithmeticOperation operation, const std::vector<OverRows
 
 OverRows over_rows(const Layer& layer, const std::vector<OverRows>& sources) {
   if (dynamic_cast<const ExpressionLoss*>(&layer) != nullptr) {
-    return sources[0] == mean ? mean : of_reduction(ReductionType::kMean, sources[0]);
+    return sources[0] == sum ? other : over_batch(ReductionType::kMean, sources[0]);
   }
   if (const auto* loss = dynamic_cast<const Loss*>(&layer)) {
-    return of_reduction(loss->descriptor().reduction, by_rows(sources));
+    const ReductionType type = loss->descriptor().reduction;
+    return type == ReductionType::kNone ? by_rows(sources) : over_batch(type, by_rows(sources));
   }
   if (const auto* reduction = dynamic_cast<const Reduction*>(&layer)) {
     return of_reduction(*reduction, sources[0]);
@@ -78,6 +85,9 @@ OverRows over_rows(const Layer& layer, const std::vector<OverRows>& sources) {
     return of_arithmetic(arithmetic->operation(), sources);
   }
   if (dynamic_cast<const Reshape*>(&layer) != nullptr) return sources[0];
+  if (dynamic_cast<const Concatenation*>(&layer) != nullptr) {
+    return std::accumulate(sources.begin() + 1, sources.end(), sources[0], of_sum);
+  }
   return by_rows(sources);
 }
 

@@ -12,6 +12,7 @@ enum class OverRows {
   each,   // of each row by itself
   mean,   // of something of each row
   sum,    // of something of each row
+  mixed,  // something of each row, and means, added
   other,  // of all rows together
 };
 

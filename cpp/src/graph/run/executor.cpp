@@ -172,6 +172,7 @@ Execution Executor::submit(Run run, const ExecutionArguments& arguments,
   if (details.global) job.global = *details.global;
   auto state = job.state = std::make_shared<ExecutionState>();
   bind_job(job, arguments, details);
+  if (!synchronous && graph_.ranks != nullptr) job.queued = graph_.ranks->queue_step();
   const StreamTurn turn = acquire_or_enqueue(job, synchronous);
   lock.unlock();
   if (!synchronous) return Execution(std::move(state));
@@ -208,6 +209,7 @@ void Executor::run_and_settle(Job& job) {
     job.pending = nullptr;
     forget(job);
   }
+  job.queued = nullptr;
   if (job.pending == nullptr) settle(job);
 }
 

@@ -74,6 +74,7 @@ struct Job {
   std::unique_ptr<PendingRead> pending;  // that result
   std::unique_ptr<PendingRead> outside;  // what checks of indices have found, if deferred
   std::shared_ptr<ExecutionState> state;
+  std::shared_ptr<void> queued;  // while it waits, for what ranks do beside it; null: nothing
 };
 
 }  // namespace traingraph
