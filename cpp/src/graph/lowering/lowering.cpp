@@ -297,8 +297,9 @@ class Writer {
       if (read.contains(tensor.get())) continue;
       const auto& [of, joined_by] = rows_.at(tensor.get());
       if (of == OverRows::other && state_.ranks != nullptr) refuse_joined_rows(*joined_by);
-      const bool is_mean =
-          of == OverRows::other ? are_means : of == OverRows::mean || of == OverRows::alike;
+      // Of tensors without a batch the layers say it alone.
+      const bool is_known = of != OverRows::other && of != OverRows::alike;
+      const bool is_mean = is_known ? of == OverRows::mean : are_means;
       out_.ends.push_back({out_.tensors.at(tensor.get()), is_mean, tensor});
     }
     std::sort(out_.ends.begin(), out_.ends.end(),
