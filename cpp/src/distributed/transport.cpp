@@ -44,7 +44,8 @@ void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
   }
   throw DistributedError("[distributed] expected " + to_string(own) + " of rank " +
                          std::to_string(rank) + " but got " + to_string(sent) +
-                         ": every rank has to make the same calls in the same order");
+                         ": every rank has to make the same calls in the same order, and one that "
+                         "has refused a step has not made it");
 }
 
 void Transport::check_interrupted() const {

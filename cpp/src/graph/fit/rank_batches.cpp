@@ -12,6 +12,7 @@
 #include <traingraph/errors.h>
 
 #include "graph/fit/fit_checks.h"
+#include "graph/fit/resumed_fit.h"
 #include "graph/run/executor.h"
 #include "graph/state/attendance.h"
 #include "ir/number_text.h"
@@ -106,6 +107,10 @@ void check_same_parameters(const GraphState& state, std::uint64_t digest) {
 std::string facts_of(const GraphState& state, const FitPlace& place,
                      const FitArguments& arguments) {
   std::vector<std::string> facts;
+  const auto& file = arguments.resume;
+  facts.emplace_back(!file                      ? "no resume"
+                     : is_there_to_go_on(*file) ? "a file to resume"
+                                                : "no file to resume, where it looked");
   facts.push_back("epoch " + std::to_string(place.epoch) + ", step " + std::to_string(place.steps) +
                   " of batches of " + std::to_string(place.batch_size) + " of " +
                   std::to_string(place.samples) + " samples");
