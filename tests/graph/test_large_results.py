@@ -186,13 +186,14 @@ def test_of_a_layout_that_is_not_plain(rows: int) -> None:
     )
     graph = tg.MLCGraph()
     graph.node(tg.MLCConvolutionLayer(weights=weights, descriptor=descriptor), source=x)
-    found = {}
-    for device in ("cpu", "reference"):
+
+    def kept_result(device: str) -> np.ndarray:
         inference = tg.MLCInferenceGraph(graph_objects=[graph])
         inference.add_inputs({"x": x})
         inference.compile(device=device)
         given = np.random.default_rng(4).standard_normal((8, 16, 24, 24)).astype("f")[:rows]
         handle = inference.execute(inputs_data={"x": given}, **NOW)
         inference.execute(inputs_data={"x": np.zeros_like(given)}, **NOW)
-        found[device] = handle.result
-    np.testing.assert_allclose(found["cpu"], found["reference"], atol=1e-4)
+        return np.asarray(handle.result)
+
+    np.testing.assert_allclose(kept_result("cpu"), kept_result("reference"), atol=1e-4)
