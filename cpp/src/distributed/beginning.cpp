@@ -14,16 +14,6 @@ namespace {
 
 constexpr char kBegins = '+', kRefuses = '-';  // before the lines, or the reason
 
-// The line of each in which they begin to differ.
-std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
-  const auto differ = std::ranges::mismatch(a, b).in1 - a.begin();
-  const std::size_t first = a.substr(0, static_cast<std::size_t>(differ)).rfind('\n') + 1;
-  const auto line_of = [first](const std::string& text) {
-    return text.substr(first, text.find('\n', first) - first);
-  };
-  return {line_of(a), line_of(b)};
-}
-
 void check_all_begin(const std::string& call, const std::vector<std::string>& said) {
   for (std::size_t r = 0; r < said.size(); ++r) {
     if (said[r].front() == kBegins) continue;
@@ -40,6 +30,15 @@ void check_all_begin(const std::string& call, const std::vector<std::string>& sa
 }
 
 }  // namespace
+
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b) {
+  const auto differ = std::ranges::mismatch(a, b).in1 - a.begin();
+  const std::size_t first = a.substr(0, static_cast<std::size_t>(differ)).rfind('\n') + 1;
+  const auto line_of = [first](const std::string& text) {
+    return text.substr(first, text.find('\n', first) - first);
+  };
+  return {line_of(a), line_of(b)};
+}
 
 RankGuard::~RankGuard() {
   if (ranks_ != nullptr) ranks_->abandon();

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace traingraph::distributed {
 
@@ -20,6 +21,9 @@ class RankGuard {
  private:
   Ranks* ranks_;
 };
+
+// The line of each in which they begin to differ.
+std::pair<std::string, std::string> first_difference(const std::string& a, const std::string& b);
 
 // `prepare` checks what this rank is given, without a call of ranks, and returns what has to be the
 // same on all of them, a line for each. Where it raises on some ranks, these raise their own error,

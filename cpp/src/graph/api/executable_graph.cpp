@@ -141,6 +141,15 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   std::set<TensorPtr> constants_before;
   std::shared_ptr<Executor> before, executor;
   std::shared_ptr<GraphState> now;
+  const auto take_arguments = [&](GraphState& state) {
+    state.options = options;
+    state.precision = precision;
+    state.memory_limit = memory_limit;
+    state.device = device;
+    state.ranks = together;
+    state.graph_of_ranks = number;
+    state.distributed = ranks;
+  };
   const auto prepare = [&] {
     if (memory_limit && *memory_limit < 1) {
       throw InvalidArgument("[compile] expected a memory_limit of at least 1 byte but got " +
@@ -157,13 +166,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
       before = state_->executor;
       now = state_->snapshot();
     }
-    now->options = options;
-    now->precision = precision;
-    now->memory_limit = memory_limit;
-    now->device = device;
-    now->ranks = together;
-    now->graph_of_ranks = number;
-    now->distributed = ranks;
+    take_arguments(*now);
     now->buffer_parts =
         together != nullptr && ranks.shard_optimizer ? parts_over_ranks(together) : nullptr;
     if (together != nullptr) check_may_be_distributed(*now);
@@ -183,13 +186,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
   if (together != nullptr && before != nullptr) executor->succeed(*before);
   {
     const std::lock_guard lock(structure());
-    state_->options = options;
-    state_->precision = precision;
-    state_->memory_limit = memory_limit;
-    state_->device = device;
-    state_->ranks = together;
-    state_->graph_of_ranks = number;
-    state_->distributed = ranks;
+    take_arguments(*state_);
     state_->buffer_parts = now->buffer_parts;
     if (before != nullptr) state_->resumed->set(nullptr);
     state_->resumed->set_taken_at(now->changes);

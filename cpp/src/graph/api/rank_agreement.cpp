@@ -52,24 +52,14 @@ std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& g
   };
 }
 
-// The first line in which they differ.
-void reduce_to_difference(std::string& a, std::string& b) {
-  std::size_t first = 0;
-  for (std::size_t k = 0; k < a.size() && k < b.size() && a[k] == b[k]; ++k) {
-    if (a[k] == '\n') first = k + 1;
-  }
-  for (std::string* text : {&a, &b}) {
-    *text = text->substr(first, text->find('\n', first) - first);
-    if (text->empty()) *text = "nothing";
-  }
-}
-
 void check_alike(distributed::Ranks& ranks, const Compared& one) {
   const std::vector<std::string> values = ranks.all_texts(one.value);
   for (std::size_t r = 1; r < values.size(); ++r) {
     if (values[r] == values[0]) continue;
-    std::string first = values[0], other = values[r];
-    reduce_to_difference(first, other);
+    auto [first, other] = distributed::first_difference(values[0], values[r]);
+    for (std::string* line : {&first, &other}) {
+      if (line->empty()) *line = "nothing";
+    }
     throw InvalidArgument("[compile] expected one " + std::string(one.what) +
                           " on all ranks but got '" + first + "' on rank 0 and '" + other +
                           "' on rank " + std::to_string(r));
