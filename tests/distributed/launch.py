@@ -58,11 +58,13 @@ def started(
     options: Result,
     of_last: dict[str, str] | None = None,
     within: tuple[str, ...] = (),
+    stopped: int | None = None,
     **variables: str,
 ) -> list[Result]:
     """What each rank has printed, with `status` and `output` of those that print nothing.
 
     `of_last`: variables of the last rank alone. `within`: a command that runs each rank's.
+    `stopped`: the rank that stops itself, and is killed when the others have ended.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -84,17 +86,20 @@ def started(
         )
         for rank in range(count)
     ]
-    results = []
+    results: dict[int, Result] = {}
     try:
-        for rank in ranks:
+        for number in sorted(range(count), key=lambda number: number == stopped):
+            rank = ranks[number]
+            if number == stopped:
+                rank.kill()
             out, err = rank.communicate(timeout=LIMIT)
             printed = json.loads(out) if out.startswith("{") else {"output": err}
-            results.append({"status": rank.returncode, **printed})
+            results[number] = {"status": rank.returncode, **printed}
     finally:
         for rank in ranks:
             rank.kill()
             rank.communicate()
-    return results
+    return [results[number] for number in range(count)]
 
 
 def ranks(scenario: str, count: int = 2, **options: Any) -> list[Result]:

@@ -393,7 +393,7 @@ def test_a_stopped_rank_is_named(victim, net):
     """By all others, wherever it is in a step: none of those that wait for it themselves."""
     options = {"net": net, "optimizer": "sgd", "steps": 10**6}
     options["of_rank"] = {victim: {"stops": 2 + victim / 10}}
-    results = launch.started("fails", 4, options, TRAINGRAPH_DISTRIBUTED_LIMIT="2")
+    results = launch.started("fails", 4, options, stopped=victim, TRAINGRAPH_DISTRIBUTED_LIMIT="2")
     for rank, result in enumerate(results):
         if rank == victim:
             continue

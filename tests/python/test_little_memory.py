@@ -17,9 +17,9 @@ import traingraph as tg
 from traingraph import nn
 
 what, megabytes, device = sys.argv[1], int(sys.argv[2]), sys.argv[3]
-x, y = np.ones((8, 64), np.float32), np.zeros(8, np.int32)
+x, y = np.ones((2, 64), np.float32), np.zeros(2, np.int32)
 layers = [nn.dense(1024, activation="relu"), nn.dense(1024, activation="relu"), nn.dense(3)]
-model = nn.model(layers, input=64, device=device, batch_size=8)
+model = nn.model(layers, input=64, device=device, batch_size=2)
 given = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
 call = {
     "check": lambda: tg.check_gradients(model, {"x": x}, {"y": y}),
