@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
 
 #include <traingraph/errors.h>
 
@@ -42,17 +43,20 @@ Part bytes_of(const Sent* elements, Range range) {
 // sum = ((of rank 0 + of rank 1) + …), which may be where one of them is.
 template <class T, class Sent, class Of>
 void add_in_order(std::size_t count, std::size_t ranks, Sent* sum, const Of& of) {
-  constexpr std::size_t kBlock = 1024;
+  constexpr std::integral_constant<std::size_t, 16> kBlock;
   T block[kBlock];
-  for (std::size_t first = 0; first < count; first += kBlock) {
-    const std::size_t length = std::min(kBlock, count - first);
+  // A length that is constant lets the compiler take vectors.
+  const auto add = [&](std::size_t first, auto length) {
     copy(of(0) + first, length, block);
     for (std::size_t r = 1; r < ranks; ++r) {
       const Sent* const next = of(r) + first;
       for (std::size_t k = 0; k < length; ++k) block[k] += wide(next[k]);
     }
     copy(block, length, sum + first);
-  }
+  };
+  std::size_t first = 0;
+  for (; first + kBlock <= count; first += kBlock) add(first, kBlock);
+  add(first, count - first);
 }
 
 }  // namespace
