@@ -1,7 +1,7 @@
 # The BNNS backend: on a Mac over Accelerate, elsewhere over a double of it, which is for tests alone.
 
 file(GLOB bnns_sources CONFIGURE_DEPENDS "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/bnns/*.cpp")
-target_sources(traingraph_objects PRIVATE ${bnns_sources})
+target_sources(traingraph_apple PRIVATE ${bnns_sources})
 set_property(SOURCE src/backends/registry.cpp APPEND PROPERTY COMPILE_DEFINITIONS TRAINGRAPH_BNNS)
 
 if(APPLE)

@@ -86,5 +86,6 @@ target_link_libraries(traingraph_internals INTERFACE
 set(TRAINGRAPH_ISA_LEVELS generic)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND NOT TRAINGRAPH_PORTABLE)
   set(TRAINGRAPH_ISA_LEVELS v2 v3 v4)
-  target_compile_definitions(traingraph_internals INTERFACE TRAINGRAPH_X86_LEVELS)
+  set_source_files_properties(src/backends/cpu/isa_select.cpp
+    PROPERTIES COMPILE_DEFINITIONS TRAINGRAPH_X86_LEVELS)
 endif()

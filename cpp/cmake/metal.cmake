@@ -37,7 +37,7 @@ const char* const kShaderText = R\"msl(@shader_text@)msl\";
 file(GLOB_RECURSE metal_sources CONFIGURE_DEPENDS
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.cpp"
   "${CMAKE_CURRENT_SOURCE_DIR}/src/backends/metal/*.mm")
-target_sources(traingraph_objects PRIVATE ${metal_sources} "${shader_source}")
+target_sources(traingraph_apple PRIVATE ${metal_sources} "${shader_source}")
 set_property(SOURCE src/backends/registry.cpp APPEND PROPERTY COMPILE_DEFINITIONS TRAINGRAPH_METAL)
 
 if(APPLE)
@@ -47,7 +47,7 @@ if(APPLE)
     "-framework MetalPerformanceShaders")
 else()
   include("${PROJECT_SOURCE_DIR}/tests/apple/shim/shim.cmake")
-  add_shaders_as_cpp(traingraph_objects "${shader_file}")
+  add_shaders_as_cpp(traingraph_apple "${shader_file}")
   target_link_libraries(traingraph_frameworks INTERFACE apple_doubles)
   install(TARGETS apple_doubles LIBRARY DESTINATION lib)
 endif()
