@@ -8,9 +8,31 @@
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
+#if defined(__AVX512F__)
+// 2^(i / 32).
+alignas(64) inline constexpr float kRoots[32] = {
+    1.0f,        1.02189715f, 1.04427378f, 1.0671404f,  1.09050773f, 1.11438674f, 1.13878863f,
+    1.16372486f, 1.18920712f, 1.21524736f, 1.24185781f, 1.26905096f, 1.29683955f, 1.32523664f,
+    1.35425555f, 1.38390988f, 1.41421356f, 1.44518081f, 1.47682615f, 1.50916443f, 1.54221083f,
+    1.57598085f, 1.61049033f, 1.64575548f, 1.68179283f, 1.7186193f,  1.75625216f, 1.79470908f,
+    1.83400809f, 1.87416763f, 1.91520656f, 1.95714412f};
+#endif
+
 // e^x for x up to 88; what would be denormal is 0.
 TRAINGRAPH_INLINE Vector exponential(Vector x) {
   constexpr float kLowest = -87.33654f;
+#if defined(__AVX512F__)
+  // 2^n 2^(i / 32) 2^r. Adding 1.5 * 2^18 rounds to a 32nd and leaves i in the low bits; the
+  // instruction that scales takes n, the floor, and leaves 0 where its mask says so.
+  const Vector shifted = x * 1.44269504088896341f + 393216.0f;
+  const Vector n = shifted - 393216.0f;
+  const Vector r = (x * 1.44269502f - n) + x * 1.92596299e-8f;
+  const Vector root = _mm512_maskz_permutex2var_ps(
+      0xffff, load(kRoots), _mm512_castps_si512(shifted), load(kRoots + kLanes));
+  const Vector p = (r * root) * (r * 2.4022651e-1f + 6.9315734e-1f) + root;
+  const __mmask16 normal = _mm512_cmp_ps_mask(x, splat(kLowest), _CMP_NLT_UQ);
+  return _mm512_maskz_scalef_ps(normal, p, n);
+#else
   const Vector shifted = x * 1.44269504088896341f + 12582912.0f;
   const Vector n = shifted - 12582912.0f;
   const Vector r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
@@ -20,14 +42,10 @@ TRAINGRAPH_INLINE Vector exponential(Vector x) {
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
   p = (p * (r * r) + r) + 1.0f;
-#if defined(__AVX512F__)
-  // The masked form: GCC 12 warns of an uninitialised operand inside the plain one.
-  p = _mm512_maskz_scalef_ps(0xffff, p, n);
-#else
   const Integers power = (Integers(shifted) - 0x4b400000 + 127) << 23;
   p *= Vector(power);
-#endif
   return x < kLowest ? Vector{} : p;
+#endif
 }
 
 // Elements [begin, end) of a row of which vectors are full but for the last one.
@@ -60,20 +78,44 @@ TRAINGRAPH_INLINE double sum_row(std::int64_t n, const Term& term) {
   return sum;
 }
 
-// The largest element; NaN is passed over, and shows in the sums.
+// The larger of each lane; NaN in v is passed over.
+TRAINGRAPH_INLINE Vector larger(Vector v, Vector best) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_max_ps(0xffff, v, best);
+#elif defined(__AVX__)
+  return _mm256_max_ps(v, best);
+#else
+  return best < v ? v : best;
+#endif
+}
+
+// Halves beside halves.
+template <int kCount = kLanes>
+TRAINGRAPH_INLINE float largest_lane(typename VectorOf<kCount>::type v) {
+  if constexpr (kCount == 2) {
+    return v[0] < v[1] ? v[1] : v[0];
+  } else {
+    constexpr int kHalf = kCount / 2;
+    using Half = std::make_integer_sequence<int, kHalf>;
+    const auto low = part<0, kHalf>(v, Half{}), high = part<kHalf, kHalf>(v, Half{});
+    return largest_lane<kHalf>(low < high ? high : low);
+  }
+}
+
+// The largest element; NaN is passed over, and shows in the sums. Several vectors side by side,
+// because each comparison waits for the one before.
 TRAINGRAPH_INLINE float largest_of(const float* x, std::int64_t n) {
   const float lowest = -__builtin_inff();
-  Vector best = splat(lowest);
+  Vector best[4] = {splat(lowest), splat(lowest), splat(lowest), splat(lowest)};
   std::int64_t k = 0;
-  for (; k + kLanes <= n; k += kLanes) {
-    const Vector v = load(x + k);
-    best = best < v ? v : best;
+  for (; k + 4 * kLanes <= n; k += 4 * kLanes) {
+    for (int i = 0; i < 4; ++i) best[i] = larger(load(x + k + i * kLanes), best[i]);
   }
-  float lanes[kLanes];
-  store(lanes, best);
-  float result = lowest;
-  for (int i = 0; i < kLanes; ++i) result = result < lanes[i] ? lanes[i] : result;
-  for (; k < n; ++k) result = result < x[k] ? x[k] : result;
+  for (; k + kLanes <= n; k += kLanes) best[0] = larger(load(x + k), best[0]);
+  // What is left lies in a last vector, of which others have seen the rest.
+  if (k < n && n >= kLanes) best[1] = larger(load(x + n - kLanes), best[1]);
+  float result = largest_lane(larger(larger(best[0], best[1]), larger(best[2], best[3])));
+  for (; k < n && n < kLanes; ++k) result = result < x[k] ? x[k] : result;
   return result;
 }
 

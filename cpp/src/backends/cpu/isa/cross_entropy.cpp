@@ -158,25 +158,39 @@ void gradient_rows(const CrossEntropy& op, const float* dloss, const float* x, c
       if (is_class(op, label)) total += static_cast<double>(op.scale);
     }
     const bool ignored = op.labels != Labels::distribution && label == -1;
-    if (ignored || dloss[row] == 0) {
+    if (ignored || dloss[row] == 0 || (t == nullptr && total == 0)) {
       for (std::int64_t k = 0; k < n; ++k) to[k] = 0;
       continue;
     }
     const float largest = largest_of(from, n);
-    const Vector sum = splat(static_cast<float>(total)), top = splat(largest);
-    const Vector log_sum = splat(logarithm[row]);
-    const Vector factor = splat(dloss[row]);
-    const Vector share = splat(op.share);
-    each_vector(
-        0, n,
-        [&](std::int64_t k) {
-          const Vector target = t == nullptr ? share : load(t + k) * op.scale + share;
-          store(to + k, slope(load(from + k) - top, log_sum, sum, target, factor));
-        },
-        [&](std::int64_t k, const Partial& part) {
-          const Vector target = t == nullptr ? share : part.load(t + k) * op.scale + share;
-          part.store(to + k, slope(part.load(from + k) - top, log_sum, sum, target, factor));
-        });
+    const Vector top = splat(largest), log_sum = splat(logarithm[row]);
+    if (t == nullptr) {
+      // Of all classes but the row's own, which follows.
+      const float factor = dloss[row];
+      const Vector share = splat(factor * static_cast<float>(total));
+      const Vector less = splat(op.share == 0 ? 0 : factor * op.share);
+      each_vector(
+          0, n,
+          [&](std::int64_t k) {
+            store(to + k, exponential(load(from + k) - top - log_sum) * share - less);
+          },
+          [&](std::int64_t k, const Partial& part) {
+            part.store(to + k, exponential(part.load(from + k) - top - log_sum) * share - less);
+          });
+    } else {
+      const Vector sum = splat(static_cast<float>(total));
+      const Vector factor = splat(dloss[row]), share = splat(op.share);
+      each_vector(
+          0, n,
+          [&](std::int64_t k) {
+            const Vector target = load(t + k) * op.scale + share;
+            store(to + k, slope(load(from + k) - top, log_sum, sum, target, factor));
+          },
+          [&](std::int64_t k, const Partial& part) {
+            const Vector target = part.load(t + k) * op.scale + share;
+            part.store(to + k, slope(part.load(from + k) - top, log_sum, sum, target, factor));
+          });
+    }
     if (is_class(op, label)) {
       const float e = Math::exp((from[label] - largest) - logarithm[row]);
       to[label] = dloss[row] * (e * static_cast<float>(total) - (op.scale + op.share));
