@@ -87,6 +87,103 @@ def test_no_element_is_left_out(elements: int, half: str) -> None:
         assert a.tobytes() == b.tobytes()
 
 
+# --- products ------------------------------------------------------------------------------------
+
+# Stacks, m, n, k: on both sides of what stays in float32 loops, and of what is cut into parts.
+PRODUCTS = [
+    ([], 3, 5, 7),
+    ([], 32, 10, 64),
+    ([], 33, 65, 129),
+    ([], 257, 300, 511),
+    ([], 40, 64, 8200),
+    ([6], 40, 50, 60),
+]
+
+
+def product(
+    half: str, result: str, sizes: tuple[list[int], int, int, int], turned: tuple[bool, bool]
+) -> tuple[np.ndarray, np.ndarray]:
+    """On cpu, and of the same rounded operands in float64."""
+    lead, m, n, k = sizes
+    shapes = [[*lead, m, k], [*lead, k, n]]
+    plain = [numbers(tuple(shape), seed=s) for s, shape in enumerate(shapes)]
+    arrays = [np.swapaxes(a, -1, -2).copy() if t else a for a, t in zip(plain, turned, strict=True)]
+    graph = testing.Graph()
+    inputs = declare(graph, arrays)
+    halves = [cast(graph, value, half) for value in inputs]
+    attributes = {"transpose_a": turned[0], "transpose_b": turned[1], "result_type": result}
+    found = graph.add_op("matmul", attributes, halves)[0]
+    kept = [cast(graph, value, "float32") for value in halves]
+    kept.append(found if result == "float32" else cast(graph, found, "float32"))
+    graph = testing.with_layouts(graph, "cpu")
+    a, b, y = graph.run("cpu", dict(zip(inputs, arrays, strict=True)), kept)
+    wide = [np.swapaxes(v, -1, -2) if t else v for v, t in zip((a, b), turned, strict=True)]
+    return y, wide[0].astype("d") @ wide[1].astype("d")
+
+
+@pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("sizes", PRODUCTS, ids=str)
+@pytest.mark.parametrize("half", HALVES)
+def test_products(
+    half: str, sizes: tuple[list[int], int, int, int], turned: tuple[bool, bool]
+) -> None:
+    for result in ("float32", half):
+        got, right = product(half, result, sizes, turned)
+        bound = 4e-6 + (0 if result == "float32" else HALVES[half])
+        np.testing.assert_allclose(got, right, rtol=bound, atol=4e-6 * np.abs(right).max())
+
+
+def test_products_have_the_same_bits_with_every_number_of_threads() -> None:
+    def products() -> list[np.ndarray]:
+        return [product("bfloat16", "float32", sizes, (False, True))[0] for sizes in PRODUCTS]
+
+    same_for_every_count(products)
+
+
+def test_a_row_of_a_product_has_its_bits_wherever_it_lies() -> None:
+    a, b = numbers((300, 500), seed=1), numbers((500, 200), seed=2)
+    order = np.random.default_rng(3).permutation(len(a))
+    found = []
+    for rows in (a, a[order]):
+        graph = testing.Graph()
+        inputs = declare(graph, [rows, b])
+        halves = [cast(graph, value, "bfloat16") for value in inputs]
+        result = graph.add_op("matmul", {"result_type": "float32"}, halves)
+        found += testing.with_layouts(graph, "cpu").run(
+            "cpu", dict(zip(inputs, [rows, b], strict=True)), result
+        )
+    assert found[0][order].tobytes() == found[1].tobytes()
+
+
+def has_bfloat16_instructions() -> bool:
+    file = Path("/proc/cpuinfo")
+    return file.exists() and "avx512_bf16" in file.read_text()
+
+
+@pytest.mark.skipif(not has_bfloat16_instructions(), reason="no instructions for bfloat16")
+@pytest.mark.skipif(os.environ.get("TRAINGRAPH_ISA", "v4") != "v4", reason="of level v4 alone")
+def test_products_of_bfloat16_are_not_widened() -> None:
+    """Else float32 forms of all operands would lie in the workspace."""
+    model = nn.model([nn.dense(512)], input=(512,), batch_size=64, device="cpu")
+    model.compile(device="cpu", precision="mixed_bfloat16")
+    entries = [e for e in model.memory_plan().entries if e.name.startswith("matmul")]
+    assert entries
+    assert all(e.bytes < 512 * 512 * 4 for e in entries if e.kind == "workspace"), entries
+
+
+def test_the_gradient_of_relu_takes_every_number() -> None:
+    """All bits of 16, NaN among them, in place of what the result was."""
+    bits = np.arange(1 << 16, dtype=np.uint32)
+    patterns = {"bfloat16": (bits << 16).view(np.float32)}
+    patterns["float16"] = bits.astype(np.uint16).view(np.float16).astype(np.float32)
+    code = scalars(2, [("relu_gradient", 0, 1, 0, 0)], [2])
+    for half, y in patterns.items():
+        arrays = [numbers(y.shape, seed=1), y]
+        given = (code, arrays, [half, half], [half], "plain")
+        for a, b in zip(in_types(*given), in_types(*given, "reference"), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
 # --- whole steps ---------------------------------------------------------------------------------
 
 NETWORKS: dict[str, tuple[Callable[[], list[Any]], tuple[int, ...]]] = {

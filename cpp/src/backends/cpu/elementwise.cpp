@@ -1,6 +1,6 @@
 // Scalar lists over broadcast operands. In float32 a list of one function runs as one loop, and a
 // precompiled list as the loop compiled for it; any other, and all with operands of 16 bits but
-// casts, run through the interpreter.
+// casts and the gradient of ReLU, run through the interpreter.
 #include <algorithm>
 #include <utility>
 
@@ -232,6 +232,41 @@ class CastKernel final : public Kernel {
   Parts parts_;
 };
 
+// Over equal shapes of one type of 16 bits, by its bits.
+class ReluGradientOfHalves final : public Kernel {
+ public:
+  ReluGradientOfHalves(const ir::Node& node, DataType type, std::int64_t elements,
+                       double nanoseconds)
+      : loop_(loops().half->relu_gradient[type == DataType::kFloat16 ? 0 : 1]),
+        dx_(node.outputs[0]),
+        parts_(elements, 1, nanoseconds) {
+    const ir::Instruction& code = list_of(node).code[0];
+    dy_ = node.inputs[static_cast<std::size_t>(code.x)];
+    y_ = node.inputs[static_cast<std::size_t>(code.y)];
+  }
+
+  static bool takes(const ir::ScalarList& list, const std::vector<OperandView>& views,
+                    const std::vector<DataType>& types) {
+    const auto dense = [](const OperandView& view) { return view.dense(); };
+    const auto same = [&](DataType type) { return type == types[0]; };
+    return list.code.size() == 1 && list.code[0].function == ir::Scalar::relu_gradient &&
+           list.results == std::vector<int>{list.inputs} && ir::is_half(types[0]) &&
+           std::ranges::all_of(views, dense) && std::ranges::all_of(types, same);
+  }
+
+  void run(Pointers pointers) override {
+    const auto at = [&](ir::ValueId id) { return reinterpret_cast<std::uint16_t*>(pointers[id]); };
+    parts_.run([&](std::int64_t begin, std::int64_t end) {
+      loop_(at(dy_) + begin, at(y_) + begin, at(dx_) + begin, end - begin);
+    });
+  }
+
+ private:
+  void (*loop_)(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t);
+  ir::ValueId dy_, y_, dx_;
+  Parts parts_;
+};
+
 // What one thread needs: the larger of moving the operands and computing.
 double estimated_nanoseconds(const ir::ScalarList& list, const std::vector<OperandView>& views,
                              std::int64_t elements) {
@@ -300,6 +335,9 @@ std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) 
   if (ir::is_cast(std::get<ir::ElementwiseAttributes>(node.attributes)) && views[0].dense() &&
       ir::is_half(types[0]) != ir::is_half(types[1])) {
     return std::make_unique<CastKernel>(node, types[0], types[1], elements, nanoseconds);
+  }
+  if (ReluGradientOfHalves::takes(list, views, types)) {
+    return std::make_unique<ReluGradientOfHalves>(node, types[0], elements, nanoseconds);
   }
   return std::make_unique<InterpretedKernel>(node, std::move(views), std::move(types), elements,
                                              nanoseconds);

@@ -85,10 +85,11 @@ std::optional<MatmulTail> matmul_tail_of(const ir::ScalarList& list) {
   return tail;
 }
 
-bool is_bias_of_columns(const ir::Value& value, std::int64_t columns) {
+bool is_bias_of_columns(const ir::Value& value, std::int64_t columns, DataType half) {
   const Shape& shape = value.type.shape;
   return !shape.empty() && shape.back() == columns && element_count(shape) == columns &&
-         value.layout.blocks.empty() && value.type.data_type == DataType::kFloat32;
+         value.layout.blocks.empty() &&
+         (value.type.data_type == DataType::kFloat32 || value.type.data_type == half);
 }
 
 }  // namespace traingraph::cpu

@@ -42,7 +42,8 @@ struct MatmulTail {
 // Nothing where the list is something else.
 std::optional<MatmulTail> matmul_tail_of(const ir::ScalarList& list);
 
-// Whether a value is one float32 number per column: (N), (1, N), …
-bool is_bias_of_columns(const ir::Value& value, std::int64_t columns);
+// Whether a value is one number per column, float32 or of `half`: (N), (1, N), …
+bool is_bias_of_columns(const ir::Value& value, std::int64_t columns,
+                        DataType half = DataType::kFloat32);
 
 }  // namespace traingraph::cpu

@@ -63,15 +63,17 @@ class ThreadScope {
 
 // --- layouts -----------------------------------------------------------------------------------
 
-// A float32 tensor in a layout; nothing where oneDNN cannot say it.
-std::optional<dnnl::memory::desc> describe(const Shape& shape, const ir::Layout& layout);
+// A tensor in a layout, float32 or bfloat16; nothing where oneDNN cannot say it.
+std::optional<dnnl::memory::desc> describe(const Shape& shape, const ir::Layout& layout,
+                                           DataType type = DataType::kFloat32);
 // The layout that lies in memory exactly as the descriptor says; nothing where there are gaps,
 // offsets or extra data.
 std::optional<ir::Layout> layout_of(const dnnl::memory::desc& desc);
 // The shape's descriptor for queries: oneDNN chooses.
-dnnl::memory::desc describe_any(const Shape& shape);
+dnnl::memory::desc describe_any(const Shape& shape, DataType type = DataType::kFloat32);
 // Dense with these strides, in elements.
-dnnl::memory::desc describe_strided(const Shape& shape, const Shape& strides);
+dnnl::memory::desc describe_strided(const Shape& shape, const Shape& strides,
+                                    DataType type = DataType::kFloat32);
 
 // --- epilogues ---------------------------------------------------------------------------------
 
@@ -115,6 +117,8 @@ bool is_plain_loop(const dnnl::primitive_desc_base& description);
 // Whether every operand is float32, with extents that its kernels can count: they do so in int, and
 // divide by what a larger one has become.
 Support supports_operands(const ir::Graph& graph, const ir::Node& node);
+// The same where some are bfloat16, which the machine has to multiply by instructions of its own.
+Support supports_bfloat16(const ir::Graph& graph, const ir::Node& node);
 
 // Whether it is a gradient of weights over more samples than one primitive may add up, and the
 // kernel that adds them up in parts; `make` makes the one of a part. In samples_in_parts.cpp.

@@ -89,28 +89,32 @@ std::optional<memory::format_tag> blocked_tag(std::size_t rank, const ir::Layout
   return found->second;
 }
 
+memory::data_type element_type(DataType type) {
+  return type == DataType::kBFloat16 ? memory::data_type::bf16 : memory::data_type::f32;
+}
+
 }  // namespace
 
-memory::desc describe_any(const Shape& shape) {
-  return memory::desc(shape, memory::data_type::f32, memory::format_tag::any);
+memory::desc describe_any(const Shape& shape, DataType type) {
+  return memory::desc(shape, element_type(type), memory::format_tag::any);
 }
 
-memory::desc describe_strided(const Shape& shape, const Shape& strides) {
-  return memory::desc(shape, memory::data_type::f32, strides);
+memory::desc describe_strided(const Shape& shape, const Shape& strides, DataType type) {
+  return memory::desc(shape, element_type(type), strides);
 }
 
-std::optional<memory::desc> describe(const Shape& shape, const ir::Layout& layout) {
+std::optional<memory::desc> describe(const Shape& shape, const ir::Layout& layout, DataType type) {
   if (shape.empty() || shape.size() > DNNL_MAX_NDIMS) return {};
   if (!layout.blocks.empty()) {
     const auto tag = blocked_tag(shape.size(), layout);
     if (!tag) return {};
-    return memory::desc(shape, memory::data_type::f32, *tag);
+    return memory::desc(shape, element_type(type), *tag);
   }
   Shape strides(shape.size(), 1);
   for (const ir::PhysicalDimension& d : ir::physical_dimensions(shape, layout)) {
     strides[static_cast<std::size_t>(d.axis)] = d.stride;
   }
-  return describe_strided(shape, strides);
+  return describe_strided(shape, strides, type);
 }
 
 std::optional<ir::Layout> layout_of(const memory::desc& desc) {
@@ -134,7 +138,8 @@ std::optional<ir::Layout> layout_of(const memory::desc& desc) {
   for (const ir::Layout& layout : candidates) {
     if (!lies_as(shape, layout, desc)) continue;
     // Equality with a descriptor of our own excludes whatever the queries do not show.
-    const auto same = describe(shape, layout);
+    const bool half = desc.get_data_type() == memory::data_type::bf16;
+    const auto same = describe(shape, layout, half ? DataType::kBFloat16 : DataType::kFloat32);
     if (same && same->get_size() == desc.get_size()) return layout;
   }
   return {};

@@ -27,14 +27,15 @@ struct Problem {
 };
 
 // The last two axes behind `lead`, exchanged when the tensor holds the transposed matrix.
-memory::desc matrices(Shape lead, std::int64_t rows, std::int64_t columns, bool transposed) {
+memory::desc matrices(Shape lead, std::int64_t rows, std::int64_t columns, bool transposed,
+                      DataType type) {
   const std::size_t rank = lead.size() + 2;
   Shape stored = lead;
   stored.insert(stored.end(), {transposed ? columns : rows, transposed ? rows : columns});
   Shape strides = ir::dense_strides(stored);
   if (transposed) std::swap(strides[rank - 2], strides[rank - 1]);
   lead.insert(lead.end(), {rows, columns});
-  return describe_strided(lead, strides);
+  return describe_strided(lead, strides, type);
 }
 
 // Leading axes, filled up with 1 in front.
@@ -44,7 +45,12 @@ Shape lead_of(const Shape& shape, std::size_t rank) {
   return lead;
 }
 
-Problem problem_of(const Shape& a, const Shape& b, const Shape& y, const MatmulAttributes& m) {
+Problem problem_of(const ir::Graph& graph, const ir::Node& node) {
+  const auto& m = std::get<MatmulAttributes>(node.attributes);
+  const ir::Type& type_a = graph.type(node.inputs[0]);
+  const ir::Type& type_b = graph.type(node.inputs[1]);
+  const ir::Type& type_y = graph.type(node.outputs[0]);
+  const Shape &a = type_a.shape, &b = type_b.shape, &y = type_y.shape;
   const std::size_t rank = y.size();
   std::int64_t rows = y[rank - 2];
   const std::int64_t columns = y[rank - 1];
@@ -59,14 +65,9 @@ Problem problem_of(const Shape& a, const Shape& b, const Shape& y, const MatmulA
     const std::int64_t count = element_count(lead_y);
     lead_a = lead_b = lead_y = count == 1 ? Shape{} : Shape{count};
   }
-  return {matrices(lead_a, rows, inner, m.transpose_a),
-          matrices(lead_b, inner, columns, m.transpose_b), matrices(lead_y, rows, columns, false),
-          operations};
-}
-
-Problem problem_of(const ir::Graph& graph, const ir::Node& node) {
-  return problem_of(graph.type(node.inputs[0]).shape, graph.type(node.inputs[1]).shape,
-                    graph.type(node.outputs[0]).shape, std::get<MatmulAttributes>(node.attributes));
+  return {matrices(lead_a, rows, inner, m.transpose_a, type_a.data_type),
+          matrices(lead_b, inner, columns, m.transpose_b, type_b.data_type),
+          matrices(lead_y, rows, columns, false, type_y.data_type), operations};
 }
 
 bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
@@ -75,12 +76,29 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
   if (std::get<MatmulAttributes>(producer.attributes).alpha != 1) return false;
   const auto epilogue = epilogue_of(list);
   if (!epilogue || extra.size() != (epilogue->bias ? 1u : 0u)) return false;
-  return !epilogue->bias ||
-         is_bias_of_columns(graph.value(extra[0]), graph.type(producer.outputs[0]).shape.back());
+  const ir::Type& result = graph.type(producer.outputs[0]);
+  return !epilogue->bias || is_bias_of_columns(graph.value(extra[0]), result.shape.back(),
+                                               graph.type(producer.inputs[0]).data_type);
+}
+
+// Few multiplications take less time in float32 loops, and long sums need more than oneDNN's.
+constexpr double kFewestMultiplications = 1e4;
+constexpr std::int64_t kLongestSum = 8192;
+
+Support supports_products(const ir::Graph& graph, const ir::Node& node) {
+  const auto is_half = [&](ir::ValueId id) {
+    return graph.type(id).data_type == DataType::kBFloat16;
+  };
+  if (!is_half(node.inputs[0]) || !is_half(node.inputs[1])) return supports_operands(graph, node);
+  const MatmulProblem p = matmul_problem_of(graph, node);
+  if (p.multiplications() <= kFewestMultiplications || p.k > kLongestSum) {
+    return Support::no("oneDNN: small products and long sums of bfloat16 in float32");
+  }
+  return supports_bfloat16(graph, node);
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = supports_operands(graph, node); !s.yes) return s;
+  if (Support s = supports_products(graph, node); !s.yes) return s;
   for (ir::ValueId id : {node.inputs[0], node.inputs[1], node.outputs[0]}) {
     if (graph.type(id).rank() > DNNL_MAX_NDIMS) return Support::no("oneDNN: too many axes");
     if (!graph.value(id).layout.plain()) return Support::no("oneDNN: matrices not plain");
@@ -102,13 +120,13 @@ struct Cut {
       : desc(whole),
         step(is_cut
                  ? static_cast<std::size_t>(whole.get_strides()[static_cast<std::size_t>(axis)]) *
-                       sizeof(float)
+                       dnnl::memory::data_type_size(whole.get_data_type())
                  : 0) {}
 
   memory::desc of(int axis, std::int64_t extent) const {
     memory::dims shape = desc.get_dims();
     if (step > 0) shape[static_cast<std::size_t>(axis)] = extent;
-    return describe_strided(shape, desc.get_strides());
+    return memory::desc(shape, desc.get_data_type(), desc.get_strides());
   }
 };
 
@@ -141,7 +159,9 @@ class MatmulInParts final : public Kernel {
     const Cut a(p.a, axis_, axis_ == rows || is_cut(p.a));
     const Cut b(p.b, axis_, axis_ == columns || is_cut(p.b));
     const Cut y(p.y, axis_, true);
-    const Cut bias(*describe(bias_shape, {}), axis_, epilogue.bias && axis_ == columns);
+    const DataType bias_type =
+        epilogue.bias ? graph.type(node.inputs[2]).data_type : DataType::kFloat32;
+    const Cut bias(*describe(bias_shape, {}, bias_type), axis_, epilogue.bias && axis_ == columns);
     for (const Cut* operand : {&a, &b, &y, &bias}) steps_.push_back(operand->step);
     operands_ = {node.inputs[0], node.inputs[1], node.outputs[0],
                  epilogue.bias ? node.inputs[2] : node.outputs[0]};

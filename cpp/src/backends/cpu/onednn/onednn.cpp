@@ -196,14 +196,18 @@ bool is_specialised(const dnnl::primitive_desc_base& description) {
   return !is_plain_loop(description) && !is_by_gemm(description);
 }
 
-Support supports_operands(const ir::Graph& graph, const ir::Node& node) {
+namespace {
+
+Support supports_types(const ir::Graph& graph, const ir::Node& node, bool halves) {
   constexpr std::int64_t kMost = std::numeric_limits<int>::max();
   for (const std::vector<ir::ValueId>* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
       const ir::Type& type = graph.type(id);
-      if (type.data_type != DataType::kFloat32) {
+      const bool takes =
+          type.data_type == DataType::kFloat32 || (halves && type.data_type == DataType::kBFloat16);
+      if (!takes) {
         return Support::no(std::string("oneDNN: data type ") + name(type.data_type) +
-                           " (float32 only)");
+                           (halves ? " (float32 and bfloat16)" : " (float32 only)"));
       }
       if (std::ranges::any_of(type.shape, [](std::int64_t extent) { return extent > kMost; })) {
         return Support::no("oneDNN: an extent of 2^31 or more");
@@ -211,6 +215,21 @@ Support supports_operands(const ir::Graph& graph, const ir::Node& node) {
     }
   }
   return {};
+}
+
+}  // namespace
+
+Support supports_operands(const ir::Graph& graph, const ir::Node& node) {
+  return supports_types(graph, node, false);
+}
+
+Support supports_bfloat16(const ir::Graph& graph, const ir::Node& node) {
+  onednn_engine();  // which follows the instruction level
+  const int wanted = dnnl_cpu_isa_avx512_core_bf16;
+  if ((dnnl_get_effective_cpu_isa() & wanted) != wanted) {
+    return Support::no("oneDNN: no instructions for bfloat16");
+  }
+  return supports_types(graph, node, true);
 }
 
 const std::vector<KernelEntry>& onednn_entries() {

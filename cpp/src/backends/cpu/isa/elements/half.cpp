@@ -26,6 +26,12 @@ __attribute__((flatten)) void narrow_all(const float* x, std::uint16_t* y, std::
 // The instructions give the bits of those functions.
 void widen_float16(const std::uint16_t* x, float* y, std::int64_t n) {
   std::int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16) {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + i));
+    _mm512_storeu_ps(y + i, _mm512_maskz_cvtph_ps(0xffff, halves));
+  }
+#endif
   for (; i + 8 <= n; i += 8) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
     _mm256_storeu_ps(y + i, _mm256_cvtph_ps(halves));
@@ -35,6 +41,13 @@ void widen_float16(const std::uint16_t* x, float* y, std::int64_t n) {
 
 void narrow_float16(const float* x, std::uint16_t* y, std::int64_t n) {
   std::int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= n; i += 16) {
+    const __m512 wide = _mm512_loadu_ps(x + i);
+    const __m256i halves = _mm512_maskz_cvtps_ph(0xffff, wide, _MM_FROUND_TO_NEAREST_INT);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), halves);
+  }
+#endif
   for (; i + 8 <= n; i += 8) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(x + i), _MM_FROUND_TO_NEAREST_INT);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), halves);
@@ -46,10 +59,23 @@ constexpr auto widen_float16 = widen_all<widened_float16>;
 constexpr auto narrow_float16 = narrow_all<narrowed_float16>;
 #endif
 
+// By the bits: those of numbers up to 0 are integers up to 0, and NaN lies beyond infinity's.
+template <std::uint16_t kInfinity>
+void relu_gradient(const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx,
+                   std::int64_t n) {
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    const bool is_nan = (y[i] & 0x7fff) > kInfinity;
+    const bool passes = static_cast<std::int16_t>(y[i]) > 0 || is_nan;
+    dx[i] = passes ? dy[i] : std::uint16_t{0};
+  }
+}
+
 }  // namespace
 
 extern const HalfLoops half_loops;
 const HalfLoops half_loops{{widen_float16, widen_all<widened_bfloat16>},
-                           {narrow_float16, narrow_all<narrowed_bfloat16>}};
+                           {narrow_float16, narrow_all<narrowed_bfloat16>},
+                           {relu_gradient<0x7c00>, relu_gradient<0x7f80>}};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -9,6 +9,9 @@ namespace traingraph::cpu {
 struct HalfLoops {
   void (*widen[2])(const std::uint16_t* x, float* y, std::int64_t n);
   void (*narrow[2])(const float* x, std::uint16_t* y, std::int64_t n);
+  // dx = dy where y is above 0 or NaN, else 0; dx may lie over either
+  void (*relu_gradient[2])(const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx,
+                           std::int64_t n);
 };
 
 }  // namespace traingraph::cpu
