@@ -41,8 +41,11 @@ def run(*words: str, module: str = "benchmarks") -> subprocess.CompletedProcess[
 
 
 def needs(peer: str) -> None:
-    if importlib.util.find_spec(peer.partition(":")[0]) is None:
-        pytest.skip(f"{peer} is not installed")
+    library = peer.partition(":")[0]
+    # onnxruntime's training imports PyTorch.
+    for module in {"onnxruntime": ("onnxruntime", "onnx", "torch")}.get(library, (library,)):
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"{module} is not installed, which {peer} needs")
 
 
 def test_ours_alone(tmp_path: Path) -> None:

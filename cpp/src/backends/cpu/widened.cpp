@@ -1,5 +1,5 @@
-// Kernels for operands of 16 bits around this backend's float32 kernels: operands are widened in
-// the workspace, and results of 16 bits are rounded once.
+// Kernels for operands of 16 bits around this backend's other kernels: results of 16 bits are
+// rounded once, and operands are widened in the workspace where no kernel takes them as they are.
 #include <algorithm>
 #include <set>
 
@@ -17,27 +17,28 @@ const std::vector<KernelEntry>& float32_table() {
   return entries;
 }
 
-// A node alone, over operands of which those of 16 bits are float32.
+// A node alone, whose results of 16 bits are float32, and its operands too, unless a library's sum
+// of weights' gradients takes them as they are.
 class WideNode {
  public:
   WideNode(const ir::Graph& graph, const ir::Node& node) {
-    ir::Node wide{node.op, node.attributes, {}, {}, node.phase, node.pair};
-    if (auto* matmul = std::get_if<ir::MatmulAttributes>(&wide.attributes)) {
-      matmul->result_type = DataType::kInvalid;
+    if (node.op == ir::Op::convolution_gradient_weights) {
+      make(graph, node, false);
+      entry_ = find_entry();
+      if (entry_ != nullptr) return;
     }
-    for (ValueId id : node.inputs) wide.inputs.push_back(value_for(graph, id));
-    for (ValueId id : node.outputs) wide.outputs.push_back(value_for(graph, id));
-    graph_.nodes.push_back(std::move(wide));
+    make(graph, node, true);
+    entry_ = find_entry();
   }
 
   // Its value for one of the graph's.
-  ValueId value_for(const ir::Graph& graph, ValueId id) {
+  ValueId value_for(const ir::Graph& graph, ValueId id, bool widens = true) {
     const auto found = std::find(own_.begin(), own_.end(), id);
     if (found != own_.end()) return static_cast<ValueId>(found - own_.begin());
     ir::Value value;
     value.type = graph.type(id);
     value.layout = graph.value(id).layout;
-    if (ir::is_half(value.type.data_type)) value.type.data_type = DataType::kFloat32;
+    if (widens && ir::is_half(value.type.data_type)) value.type.data_type = DataType::kFloat32;
     graph_.values.push_back(std::move(value));
     own_.push_back(id);
     return static_cast<ValueId>(own_.size()) - 1;
@@ -47,16 +48,31 @@ class WideNode {
   const ir::Node& node() const { return graph_.nodes[0]; }
   const std::vector<ValueId>& own() const { return own_; }
 
-  // The float32 kernel's entry; null if there is none.
-  const KernelEntry* entry() const {
+  // The other kernel's entry; null if there is none.
+  const KernelEntry* entry() const { return entry_; }
+
+ private:
+  void make(const ir::Graph& graph, const ir::Node& node, bool widens_inputs) {
+    graph_ = {};
+    own_.clear();
+    ir::Node wide{node.op, node.attributes, {}, {}, node.phase, node.pair};
+    if (auto* matmul = std::get_if<ir::MatmulAttributes>(&wide.attributes)) {
+      matmul->result_type = DataType::kInvalid;
+    }
+    for (ValueId id : node.inputs) wide.inputs.push_back(value_for(graph, id, widens_inputs));
+    for (ValueId id : node.outputs) wide.outputs.push_back(value_for(graph, id));
+    graph_.nodes.push_back(std::move(wide));
+  }
+
+  const KernelEntry* find_entry() const {
     for (const KernelEntry& entry : float32_table()) {
       if (entry.op == node().op && entry.supports(graph_, node()).yes) return &entry;
     }
     return nullptr;
   }
 
- private:
   ir::Graph graph_;
+  const KernelEntry* entry_ = nullptr;
   std::vector<ValueId> own_;  // the graph's value for each of its values
 };
 
@@ -69,7 +85,8 @@ class WidenedKernel final : public Kernel {
     for (ValueId id : wide.own()) {
       const ir::Value& value = graph.value(id);
       Operand operand{id, value.type.data_type, Use::full, 0, 0, 1};
-      if (ir::is_half(operand.type)) {
+      const ir::Value& own = wide.graph().values[operands_.size()];
+      if (own.type.data_type != operand.type) {
         const bool is_result =
             std::find(node.outputs.begin(), node.outputs.end(), id) != node.outputs.end();
         operand.use = is_result ? Use::result : Use::source;

@@ -32,6 +32,12 @@ struct Problem {
   Op op;
   Shape x, weights, y;
   const ConvolutionAttributes& attributes;
+  bool halves = false;  // operands are bfloat16, but for the gradient of weights
+
+  DataType type() const { return halves ? DataType::kBFloat16 : DataType::kFloat32; }
+  DataType weights_type() const {
+    return op == Op::convolution_gradient_weights ? DataType::kFloat32 : type();
+  }
 
   double operations() const {
     const std::int64_t per_result = element_count(weights) / weights[0];
@@ -57,8 +63,12 @@ Operands operands_of(const ir::Node& node) {
 
 Problem problem_of(const ir::Graph& graph, const ir::Node& node) {
   const Operands o = operands_of(node);
-  return {node.op, graph.type(o.x).shape, graph.type(o.weights).shape, graph.type(o.y).shape,
-          std::get<ConvolutionAttributes>(node.attributes)};
+  return {node.op,
+          graph.type(o.x).shape,
+          graph.type(o.weights).shape,
+          graph.type(o.y).shape,
+          std::get<ConvolutionAttributes>(node.attributes),
+          graph.type(o.y).data_type == DataType::kBFloat16};
 }
 
 // --- weights with groups -----------------------------------------------------------------------
@@ -73,7 +83,7 @@ Shape grouped_shape(const Problem& p) {
 
 // A block over our axis 0 is one over O/G, or over G where each group has one result channel.
 std::optional<memory::desc> describe_weights(const Problem& p, const Layout& layout) {
-  if (p.attributes.groups == 1) return describe(p.weights, layout);
+  if (p.attributes.groups == 1) return describe(p.weights, layout, p.weights_type());
   const std::int64_t per_group = p.weights[0] / p.attributes.groups;
   Layout grouped;
   for (int axis : layout.order) {
@@ -87,7 +97,7 @@ std::optional<memory::desc> describe_weights(const Problem& p, const Layout& lay
     grouped.blocks.push_back({channels && per_group == 1 ? 0 : block.axis + 1, block.size});
   }
   if (per_group > 1 && per_group % blocked != 0) return {};
-  return describe(grouped_shape(p), grouped);
+  return describe(grouped_shape(p), grouped, p.weights_type());
 }
 
 std::optional<Layout> weights_layout(const Problem& p, const memory::desc& desc) {
@@ -114,7 +124,8 @@ struct Descriptions {
 };
 
 Descriptions any_layout(const Problem& p) {
-  return {describe_any(p.x), describe_any(grouped_shape(p)), describe_any(p.y)};
+  return {describe_any(p.x, p.type()), describe_any(grouped_shape(p), p.weights_type()),
+          describe_any(p.y, p.type())};
 }
 
 // `bias` may be null. Raises dnnl::error.
@@ -134,7 +145,9 @@ dnnl::primitive_desc create(const Problem& p, const Descriptions& d, const memor
   if (p.op == Op::convolution) {
     return forward(d, bias != nullptr ? *bias : memory::desc(), attributes);
   }
-  const auto hint = forward(any_layout(p), memory::desc(), onednn_attributes());
+  Problem before_it = p;
+  before_it.op = Op::convolution;
+  const auto hint = forward(any_layout(before_it), memory::desc(), onednn_attributes());
   if (p.op == Op::convolution_gradient_data) {
     return dnnl::convolution_backward_data::primitive_desc(onednn_engine(), direct, d.x, d.weights,
                                                            d.y, stride, dilation, before, after,
@@ -183,8 +196,8 @@ std::optional<Layouts> layouts_of(const Problem& p, const dnnl::primitive_desc& 
 // oneDNN knows its fast kernels by one of them only: then it names them itself.
 dnnl::primitive_desc create_over(const Problem& p, const Layouts& layouts, const memory::desc* bias,
                                  const dnnl::primitive_attr& attributes) {
-  const Descriptions d{*describe(p.x, layouts.x), *describe_weights(p, layouts.weights),
-                       *describe(p.y, layouts.y)};
+  const Descriptions d{*describe(p.x, layouts.x, p.type()), *describe_weights(p, layouts.weights),
+                       *describe(p.y, layouts.y, p.type())};
   const Descriptions any = any_layout(p);
   dnnl::primitive_desc primitive = create(p, d, bias, attributes);
   for (const Descriptions& open : {Descriptions{d.x, any.weights, d.y}, any}) {
@@ -203,15 +216,16 @@ Layouts choose(const Problem& p) {
   std::vector<Descriptions> candidates;
   const Descriptions any = any_layout(p);
   if (p.op != Op::convolution) {
-    const Problem forward{Op::convolution, p.x, p.weights, p.y, p.attributes};
+    const Problem forward{Op::convolution, p.x, p.weights, p.y, p.attributes, p.halves};
     const Layouts f = choose(forward);
-    const memory::desc x = *describe(p.x, f.x), y = *describe(p.y, f.y);
+    const memory::desc x = *describe(p.x, f.x, p.type()), y = *describe(p.y, f.y, p.type());
     candidates.push_back({x, *describe_weights(p, f.weights), y});
     candidates.push_back({x, any.weights, y});
   }
   candidates.push_back(any);
-  candidates.push_back({*describe(p.x, {}), any.weights, *describe(p.y, {})});
-  candidates.push_back({*describe(p.x, {}), *describe_weights(p, {}), *describe(p.y, {})});
+  const memory::desc x = *describe(p.x, {}, p.type()), y = *describe(p.y, {}, p.type());
+  candidates.push_back({x, any.weights, y});
+  candidates.push_back({x, *describe_weights(p, {}), y});
   std::optional<Layouts> second;
   for (const Descriptions& candidate : candidates) {
     const auto layouts = layouts_of(p, create(p, candidate, nullptr, attributes));
@@ -235,7 +249,7 @@ std::string key_of(const Problem& p) {
     append(pair, 2);
   }
   append(&p.attributes.groups, 1);
-  return key;
+  return key + (p.halves ? " bfloat16" : "");
 }
 
 Layouts choose_cached(const Problem& p) {
@@ -274,7 +288,8 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
 bool is_bias(const ir::Graph& graph, ir::ValueId id, std::int64_t channels) {
   const ir::Value& value = graph.value(id);
   return value.type.shape == Shape{1, channels, 1, 1} && value.layout.blocks.empty() &&
-         value.type.data_type == DataType::kFloat32;
+         (value.type.data_type == DataType::kFloat32 ||
+          value.type.data_type == DataType::kBFloat16);
 }
 
 bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
@@ -285,10 +300,28 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
   return !epilogue->bias || is_bias(graph, extra[0], channels);
 }
 
+// All of bfloat16 but the gradient of weights, where oneDNN has a kernel made for the problem.
+Support supports_halves(const ir::Graph& graph, const ir::Node& node, const Problem& p) {
+  if (Support s = supports_bfloat16(graph, node); !s.yes) return s;
+  const Operands o = operands_of(node);
+  const bool same =
+      graph.type(o.x).data_type == p.type() && graph.type(o.weights).data_type == p.weights_type();
+  if (!same) return Support::no("oneDNN: a mix of float32 and bfloat16");
+  const bool specialised = guarded("convolution", [&] {
+    const ThreadScope scope(1);
+    const Layouts chosen = choose_cached(p);
+    return is_specialised(create_over(p, chosen, nullptr, onednn_attributes()));
+  });
+  return specialised ? Support{} : Support::no("oneDNN: no kernel for it in bfloat16");
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (Support s = supports_operands(graph, node); !s.yes) return s;
   const Problem p = problem_of(graph, node);
   const Operands o = operands_of(node);
+  if (Support s = p.halves ? supports_halves(graph, node, p) : supports_operands(graph, node);
+      !s.yes) {
+    return s;
+  }
   if (!describe(p.x, graph.value(o.x).layout) ||
       !describe_weights(p, graph.value(o.weights).layout) ||
       !describe(p.y, graph.value(o.y).layout)) {
@@ -310,7 +343,9 @@ std::unique_ptr<Kernel> make_primitive(const ir::Graph& graph, const ir::Node& n
   return guarded(ir::name(node.op), [&] {
     const Layouts layouts{graph.value(o.x).layout, graph.value(o.weights).layout,
                           graph.value(o.y).layout};
-    const memory::desc bias = describe_strided({p.weights[0]}, {1});
+    const DataType bias_type =
+        epilogue.bias ? graph.type(node.inputs[2]).data_type : DataType::kFloat32;
+    const memory::desc bias = describe_strided({p.weights[0]}, {1}, bias_type);
     const ThreadScope scope(1);
     auto primitive_with = [&](bool parametric) {
       dnnl::post_ops operations;

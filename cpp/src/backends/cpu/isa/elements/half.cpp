@@ -1,6 +1,8 @@
 // Numbers of 16 bits to float32 and back: the functions of every backend, in vectors.
 #include "backends/cpu/isa/elements/half.h"
 
+#include <cstring>
+
 #if defined(__F16C__)
 #include <immintrin.h>
 #endif
@@ -60,15 +62,21 @@ constexpr auto narrow_float16 = narrow_all<narrowed_float16>;
 #endif
 
 // By the bits: those of numbers up to 0 are integers up to 0, and NaN lies beyond infinity's.
-template <std::uint16_t kInfinity>
+template <std::int16_t kInfinity>
 void relu_gradient(const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx,
                    std::int64_t n) {
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    const bool is_nan = (y[i] & 0x7fff) > kInfinity;
-    const bool passes = static_cast<std::int16_t>(y[i]) > 0 || is_nan;
-    dx[i] = passes ? dy[i] : std::uint16_t{0};
-  }
+  typedef std::int16_t Halves __attribute__((vector_size(32)));
+  constexpr std::int64_t kCount = sizeof(Halves) / sizeof(std::int16_t);
+  const auto choose = [&](std::int64_t at, std::size_t bytes) __attribute__((always_inline)) {
+    Halves from{}, result{};
+    std::memcpy(&from, y + at, bytes);
+    std::memcpy(&result, dy + at, bytes);
+    result &= (from > 0) | ((from & 0x7fff) > kInfinity);
+    std::memcpy(dx + at, &result, bytes);
+  };
+  std::int64_t i = 0;
+  for (; i + kCount <= n; i += kCount) choose(i, sizeof(Halves));
+  if (i < n) choose(i, 2 * static_cast<std::size_t>(n - i));
 }
 
 }  // namespace
