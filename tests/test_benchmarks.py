@@ -65,6 +65,15 @@ def test_ours_alone(tmp_path: Path) -> None:
     assert "mlp_small" in done.stdout
 
 
+def test_precisions_beside_each_other() -> None:
+    done = run("--workloads=mlp_small", "--threads=1", "--rounds=1", module="benchmarks.mixed")
+    assert done.returncode == 0, done.stderr
+    name, threads, *cells = done.stdout.splitlines()[1].replace("(", " ").replace(")", " ").split()
+    assert (name, threads) == ("mlp_small", "1")
+    times, ratios = ([float(cell) for cell in cells[k::2]] for k in (0, 1))
+    assert ratios == pytest.approx([ms / times[0] for ms in times], rel=2e-3)
+
+
 @pytest.mark.programs
 @pytest.mark.parametrize("peer", PEERS)
 def test_peers_compute_the_same(peer: str) -> None:
