@@ -284,12 +284,11 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
 
 // --- kernels -----------------------------------------------------------------------------------
 
-// One number per result channel: (1, O, 1, 1).
-bool is_bias(const ir::Graph& graph, ir::ValueId id, std::int64_t channels) {
+// One number per result channel: (1, O, 1, 1), float32 or of the source's type.
+bool is_bias(const ir::Graph& graph, ir::ValueId id, std::int64_t channels, DataType source) {
   const ir::Value& value = graph.value(id);
   return value.type.shape == Shape{1, channels, 1, 1} && value.layout.blocks.empty() &&
-         (value.type.data_type == DataType::kFloat32 ||
-          value.type.data_type == DataType::kBFloat16);
+         (value.type.data_type == DataType::kFloat32 || value.type.data_type == source);
 }
 
 bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarList& list,
@@ -297,7 +296,8 @@ bool fuses(const ir::Graph& graph, const ir::Node& producer, const ir::ScalarLis
   const auto epilogue = epilogue_of(list);
   if (!epilogue || extra.size() != (epilogue->bias ? 1u : 0u)) return false;
   const std::int64_t channels = graph.type(producer.inputs[1]).shape[0];
-  return !epilogue->bias || is_bias(graph, extra[0], channels);
+  const DataType source = graph.type(producer.inputs[0]).data_type;
+  return !epilogue->bias || is_bias(graph, extra[0], channels, source);
 }
 
 // All of bfloat16 but the gradient of weights, where oneDNN has a kernel made for the problem.
