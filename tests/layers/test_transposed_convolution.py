@@ -346,7 +346,9 @@ def test_the_cpu_takes_every_pass_itself():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout == "done\n"
-    assert "convolution" not in done.stderr, done.stderr
+    # A kernel that leaves it to the next one, which is the last before the reference.
+    left = [line for line in done.stderr.splitlines() if "Winograd" not in line]
+    assert not [line for line in left if "convolution" in line], done.stderr
 
 
 # --- what is refused

@@ -18,7 +18,7 @@ LEVELS = ["v2", "v3"]
 @pytest.mark.parametrize("level", LEVELS)
 def test_lower_levels(level):
     """The other files again, in a process whose loops are of a lower level."""
-    names = ("lists", "kernels", "products", "moved_elements", "halves")
+    names = ("lists", "kernels", "products", "moved_elements", "halves", "winograd")
     files = [str(Path(__file__).with_name(f"test_cpu_{name}.py")) for name in names]
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *files]
     environment = {**os.environ, "TRAINGRAPH_ISA": level}

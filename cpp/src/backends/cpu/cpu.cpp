@@ -63,7 +63,8 @@ std::vector<KernelEntry> float32_entries() {
         &compare_entries(),        &extremum_entries(),   &indexing_entries(),
         &data_movement_entries(),  &select_entries(),     &element_indexing_entries(),
         &check_indices_entries(),  &dropout_entries(),    &embedding_entries(),
-        &lstm_entries(),           &attention_entries(),  &onednn_entries()}) {
+        &lstm_entries(),           &attention_entries(),  &winograd_entries(),
+        &onednn_entries()}) {
     entries.insert(entries.end(), table->begin(), table->end());
   }
   return entries;

@@ -36,5 +36,6 @@ const std::vector<KernelEntry>& element_indexing_entries();
 const std::vector<KernelEntry>& check_indices_entries();
 const std::vector<KernelEntry>& dropout_entries();
 const std::vector<KernelEntry>& widened_entries();
+const std::vector<KernelEntry>& winograd_entries();
 
 }  // namespace traingraph::cpu

@@ -25,6 +25,7 @@ namespace traingraph::cpu {
   extern const DataMovementLoops data_movement_loops;     \
   extern const DropoutLoops dropout_loops;                \
   extern const HalfLoops half_loops;                      \
+  extern const WinogradLoops winograd_loops;              \
   constexpr Loops loops{#level,                           \
                         &elementwise_loops,               \
                         &reduce_loops,                    \
@@ -39,7 +40,8 @@ namespace traingraph::cpu {
                         &attention_loops,                 \
                         &data_movement_loops,             \
                         &dropout_loops,                   \
-                        &half_loops};                     \
+                        &half_loops,                      \
+                        &winograd_loops};                 \
   }
 
 #if defined(TRAINGRAPH_X86_LEVELS)

@@ -19,6 +19,7 @@ struct PoolingLoops;
 struct ReduceLoops;
 struct RowNormLoops;
 struct SoftmaxLoops;
+struct WinogradLoops;
 
 struct Loops {
   const char* level;
@@ -36,6 +37,7 @@ struct Loops {
   const DataMovementLoops* data_movement;
   const DropoutLoops* dropout;
   const HalfLoops* half;
+  const WinogradLoops* winograd;
 };
 
 // The best level of this machine, lowered by the environment variable TRAINGRAPH_ISA. Raises
