@@ -100,3 +100,20 @@ def test_operands_lie_in_pairs_for_the_instructions() -> None:
     values = [cast(graph, value, "bfloat16") for value in declare(graph, [x, weights])]
     graph.add_op("convolution", attributes, values)
     assert "b1x2" in str(testing.with_layouts(graph, "cpu"))
+
+
+@pytest.mark.skipif(not has_bfloat16_instructions(), reason="no instructions for bfloat16")
+@pytest.mark.skipif(os.environ.get("TRAINGRAPH_ISA", "v4") != "v4", reason="of level v4 alone")
+@pytest.mark.skipif("TRAINGRAPH_WINOGRAD" in os.environ, reason="about the choice without it")
+def test_winograds_method_in_float32_comes_first_where_it_is_faster() -> None:
+    """Then weights lie as those of float32."""
+    x, weights, attributes = convolution(24, 64, (16, 16), 64, (3, 3), before=(1, 1))
+    for op, given, arrays in (
+        ("convolution", attributes, [x, weights]),
+        ("convolution_gradient_data", {**attributes, "result_shape": x.shape}, [x, weights]),
+    ):
+        graph = testing.Graph()
+        values = [cast(graph, value, "bfloat16") for value in declare(graph, arrays)]
+        graph.add_op(op, given, values)
+        assert "b1x2" not in str(testing.with_layouts(graph, "cpu"))
+        check(op, given, arrays)

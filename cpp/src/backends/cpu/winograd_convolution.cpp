@@ -9,6 +9,7 @@
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/winograd_kernel.h"
+#include "backends/reference/reference.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -70,10 +71,12 @@ bool lies_in_blocks(const ir::Graph& graph, const ir::Node& node) {
 
 // Of a graph that has been given no layouts.
 std::unique_ptr<Kernel> make_directly(const ir::Graph& graph, const ir::Node& node) {
-  for (const KernelEntry& entry : onednn_entries()) {
-    if (entry.op == node.op) return entry.make(graph, node);
+  for (const auto* table : {&onednn_entries(), &reference::table()}) {
+    for (const KernelEntry& entry : *table) {
+      if (entry.op == node.op && entry.supports(graph, node).yes) return entry.make(graph, node);
+    }
   }
-  throw InternalError("[cpu] Winograd's method at a level without oneDNN");
+  throw InternalError("[cpu] a convolution without a direct kernel");
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {

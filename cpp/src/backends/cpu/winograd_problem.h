@@ -21,6 +21,8 @@ struct WinogradProblem {
 
 // Also whether it is faster, and not turned off.
 Support winograd_takes(const ir::Graph& graph, const ir::Node& node);
+// Whether it is faster over widened operands than direct convolution of bfloat16.
+bool winograd_beats_bfloat16(const ir::Graph& graph, const ir::Node& node);
 // Of a node that it takes.
 WinogradProblem winograd_problem_of(const ir::Graph& graph, const ir::Node& node);
 

@@ -18,6 +18,7 @@
 
 #include "backends/cpu/onednn/convolution_cut.h"
 #include "backends/cpu/onednn/kernel.h"
+#include "backends/cpu/winograd_problem.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -307,6 +308,7 @@ Support supports_halves(const ir::Graph& graph, const ir::Node& node, const Prob
   const bool same =
       graph.type(o.x).data_type == p.type() && graph.type(o.weights).data_type == p.weights_type();
   if (!same) return Support::no("oneDNN: a mix of float32 and bfloat16");
+  if (winograd_beats_bfloat16(graph, node)) return Support::no("oneDNN: slower than Winograd's");
   const bool specialised = guarded("convolution", [&] {
     const ThreadScope scope(1);
     const Layouts chosen = choose_cached(p);
