@@ -95,7 +95,7 @@ def test_a_sample_has_its_bits_in_every_row() -> None:
 @pytest.mark.skipif(os.environ.get("TRAINGRAPH_ISA", "v4") != "v4", reason="of level v4 alone")
 def test_operands_lie_in_pairs_for_the_instructions() -> None:
     """Else weights would have the layout of float32."""
-    x, weights, attributes = CONVOLUTIONS["two threads' worth"]
+    x, weights, attributes = CONVOLUTIONS["stride 2"]
     graph = testing.Graph()
     values = [cast(graph, value, "bfloat16") for value in declare(graph, [x, weights])]
     graph.add_op("convolution", attributes, values)

@@ -19,6 +19,15 @@ constexpr std::int64_t kLeastRows = 2, kLeastColumns = 2;
 constexpr std::int64_t kLongSum = 8192;
 constexpr double kMultiplicationsPerNanosecond = 40;
 
+// A library's products take less time at some levels, but for a transposed b: oneDNN's transpose
+// all of it first, which few rows do not pay for.
+bool is_faster(const ir::Node& node, const MatmulProblem& p) {
+  constexpr std::int64_t kFewest = 16, kMost = 512;
+  return loops().blocked_product->preferred ||
+         (std::get<ir::MatmulAttributes>(node.attributes).transpose_b && p.m >= kFewest &&
+          p.m <= kMost);
+}
+
 const ir::ScalarList& tail_list(const ir::Node& node) {
   return std::get<ir::MatmulAttributes>(node.attributes).epilogue;
 }
@@ -50,7 +59,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   const MatmulProblem p = matmul_problem_of(graph, node);
   if (p.k == 0) return Support::no("blocked matrix loops want sums of one term or more");
   if (p.k <= kLongSum) {
-    if (!loops().blocked_product->preferred) {
+    if (!is_faster(node, p)) {
       return Support::no(std::string("a library's products are the choice at level ") +
                          loops().level);
     }

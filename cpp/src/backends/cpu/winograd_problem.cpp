@@ -13,8 +13,8 @@ namespace {
 using ir::Op;
 
 // Direct convolution is taken unless it needs so much more; that of bfloat16 by instructions for it
-// takes about half the time of float32.
-constexpr double kLeastGain = 1.25, kLeastGainOverBFloat16 = 2;
+// takes half the time of float32, or as much for gradients of weights.
+constexpr double kLeastGain = 1.25, kLeastGainOverBFloat16 = 1.5;
 
 bool turned_off() {
   static const bool off = [] {
