@@ -93,7 +93,7 @@ def compiled(build: Path, folder: Path, source: str, old: str, new: str):
     assert text.count(old) == 1, old
     changed = folder / source
     changed.write_text(text.replace(old, new))
-    name = f"cpp/CMakeFiles/traingraph_objects.dir/src/backends/metal/{path.relative_to(SOURCES)}.o"
+    name = f"cpp/CMakeFiles/traingraph_apple.dir/src/backends/metal/{path.relative_to(SOURCES)}.o"
     made = folder / f"{source}.o"
     command = commands(build, name).replace(str(path), str(changed))
     command = command.replace(f" -o {name} ", f" -o {made} ").replace(f"{name}.d", f"{made}.d")

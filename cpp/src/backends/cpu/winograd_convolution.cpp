@@ -9,7 +9,6 @@
 #include "backends/cpu/matmul_problem.h"
 #include "backends/cpu/onednn.h"
 #include "backends/cpu/winograd_kernel.h"
-#include "backends/reference/reference.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -71,12 +70,10 @@ bool lies_in_blocks(const ir::Graph& graph, const ir::Node& node) {
 
 // Of a graph that has been given no layouts.
 std::unique_ptr<Kernel> make_directly(const ir::Graph& graph, const ir::Node& node) {
-  for (const auto* table : {&onednn_entries(), &reference::table()}) {
-    for (const KernelEntry& entry : *table) {
-      if (entry.op == node.op && entry.supports(graph, node).yes) return entry.make(graph, node);
-    }
+  for (const KernelEntry& entry : onednn_entries()) {
+    if (entry.op == node.op) return entry.make(graph, node);
   }
-  throw InternalError("[cpu] a convolution without a direct kernel");
+  throw InternalError("[cpu] Winograd's method without oneDNN");
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
@@ -90,12 +87,14 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node) {
 }  // namespace
 
 const std::vector<KernelEntry>& winograd_entries() {
+  // Builds without oneDNN compute other convolutions by reference loops, and say so of the op.
+  static const std::vector<KernelEntry> none;
   static const std::vector<KernelEntry> entries = {
       {Op::convolution, supports, make, layouts, fuses},
       {Op::convolution_gradient_data, supports, make, layouts, nullptr},
       {Op::convolution_gradient_weights, supports, make, layouts, nullptr},
   };
-  return entries;
+  return onednn_entries().empty() ? none : entries;
 }
 
 }  // namespace traingraph::cpu
