@@ -64,7 +64,11 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Install prefixes by form. They share objects, but for kernels with another oneDNN."""
     # As deep in the checkout as the package's own build, whose objects ccache then knows.
     (ROOT / "build").mkdir(exist_ok=True)
-    build = Path(tempfile.mkdtemp(prefix="packaging-", dir=ROOT / "build"))
+    with tempfile.TemporaryDirectory(prefix="packaging-", dir=ROOT / "build") as build:
+        return installed_in(Path(build), tmp_path_factory)
+
+
+def installed_in(build: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     located = run(sys.executable, ROOT / "third_party/locate.py", ONEDNN, "dnnl-config.cmake")
     with_python = [f"-DPython_EXECUTABLE={sys.executable}"]
     without_python = ["-DCMAKE_DISABLE_FIND_PACKAGE_Python=ON"]
@@ -86,7 +90,6 @@ def trees(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         run("cmake", "--install", build, "--prefix", staging)
         # Moved after installing: the package must not remember where it was put.
         prefixes[form] = Path(shutil.move(staging, tmp_path_factory.mktemp("prefix") / form))
-    shutil.rmtree(build)
     return prefixes
 
 
@@ -376,50 +379,3 @@ def test_the_plugin_runs_with_what_it_is_built_from_and_later() -> None:
         *ranges,
         "nvidia-cuda-nvrtc>=13,<14",
     ]
-
-
-ARCHITECTURES = ROOT / "cpp/cmake/cuda_architectures.cmake"
-DEFAULT = "80-real;86-real;89-real;90a-real;90-virtual"
-
-
-@pytest.mark.parametrize(
-    ("gpus", "served_by"),
-    [
-        ("9.0", "90a-real"),
-        ("8.7", "86-real"),
-        ("12.0", "90-virtual"),
-        ("8.9;9.0;9.0", "89-real;90a-real"),
-    ],
-)
-def test_code_of_the_default_build_for_a_gpu(gpus: str, served_by: str) -> None:
-    assert run("cmake", f"-DGPUS={gpus}", "-P", ARCHITECTURES).strip() == served_by
-
-
-@pytest.mark.parametrize(
-    ("asked", "found", "built", "said"),
-    [
-        (DEFAULT, "", DEFAULT, ""),
-        ("native", "90-real;80-real", "90a-real;80-real", ""),
-        ("native", "", DEFAULT, "no GPU was found"),
-        ("native", "No CUDA devices found.-real", DEFAULT, "no GPU was found"),
-        ("90", "", "90a-real;90-virtual", ""),
-        ("80-real;90-real", "", "80-real;90a-real", ""),
-        ("90a", "", "90a", ""),
-        ("80", "", "80", "will lack kernels for Hopper"),
-        ("all-major", "", "all-major", "will lack kernels for Hopper"),
-    ],
-)
-def test_hopper_gets_its_own_kernels(
-    tmp_path: Path, asked: str, found: str, built: str, said: str
-) -> None:
-    """By whatever name somebody asks for its code; where nobody does, the build says so."""
-    script = tmp_path / "chosen.cmake"
-    script.write_text(
-        f"include({ARCHITECTURES.as_posix()})\n"
-        f'chosen_cuda_architectures(built "{asked}" "{found}")\n'
-        f'file(WRITE "{tmp_path.as_posix()}/built" "${{built}}")\n'
-    )
-    done = subprocess.run(["cmake", "-P", script], capture_output=True, text=True, check=True)
-    assert (tmp_path / "built").read_text() == built
-    text = " ".join((done.stdout + done.stderr).split())
-    assert said in text if said else not text

@@ -32,6 +32,9 @@ inline std::int64_t sum(std::int64_t a, std::int64_t b) {
   return __builtin_add_overflow(a, b, &result) ? kBeyond : result;
 }
 
+// How many parts of b make up a count, the last of them smaller.
+inline std::int64_t divide_up(std::int64_t a, std::int64_t b) { return a / b + (a % b != 0); }
+
 // Whether a tensor of these extents can exist.
 inline bool can_be(const Shape& shape, DataType type) {
   return byte_count(shape, type) <= kMostBytes;

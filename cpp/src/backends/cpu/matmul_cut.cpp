@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "ir/extents.h"
+
 namespace traingraph::cpu {
 namespace {
 
@@ -21,26 +23,25 @@ constexpr std::int64_t kMostNarrow = 8192;
 constexpr std::int64_t kWidePart = 65536;
 constexpr std::int64_t kMostWideParts = 64;
 
-std::int64_t ceiling(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 }  // namespace
 
 MatmulCut matmul_cut_of(std::int64_t matrices, std::int64_t m, std::int64_t n, std::int64_t k) {
   MatmulCut cut;
   cut.wide = k > kMostNarrow;
-  cut.rows = ceiling(m, kMostRows);
+  cut.rows = ir::divide_up(m, kMostRows);
   const double multiplications =
       static_cast<double>(matrices * m) * static_cast<double>(n) * static_cast<double>(k);
   const auto wanted = static_cast<std::int64_t>(
       std::clamp(multiplications / kTaskMultiplications, 1.0, static_cast<double>(kTasks)));
-  const auto missing = [&] { return ceiling(wanted, matrices * cut.tasks()); };
-  cut.columns = std::clamp<std::int64_t>(missing(), ceiling(n, kMostColumns),
-                                         std::max(ceiling(n, kMostColumns), n / kLeastColumns));
+  const auto missing = [&] { return ir::divide_up(wanted, matrices * cut.tasks()); };
+  cut.columns =
+      std::clamp<std::int64_t>(missing(), ir::divide_up(n, kMostColumns),
+                               std::max(ir::divide_up(n, kMostColumns), n / kLeastColumns));
   if (cut.wide) {
     // A few long sums: reading their terms is the work.
     const std::int64_t others = matrices * cut.tasks();
     if (others < kTasks) {
-      cut.parts = std::clamp<std::int64_t>(k / kWidePart, 1, ceiling(kMostWideParts, others));
+      cut.parts = std::clamp<std::int64_t>(k / kWidePart, 1, ir::divide_up(kMostWideParts, others));
     }
   } else {
     cut.parts = std::clamp<std::int64_t>(missing(), 1, std::max<std::int64_t>(1, k / kLeastInner));

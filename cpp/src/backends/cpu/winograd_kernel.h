@@ -8,6 +8,7 @@
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/winograd_problem.h"
+#include "ir/extents.h"
 #include "runtime/kernel.h"
 
 namespace traingraph::cpu {
@@ -31,8 +32,6 @@ class WinogradKernel : public Kernel {
   static constexpr std::int64_t kGap = 16;
   static constexpr std::int64_t kTilesAtOnce = 32;  // of a step that threads share
 
-  static std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
   float* floats(Pointers pointers, ir::ValueId id) const {
     return reinterpret_cast<float*>(pointers[id]);
   }
@@ -47,7 +46,7 @@ class WinogradKernel : public Kernel {
   std::int64_t columns_of(std::int64_t slice) const {
     return std::min(cut_.columns, problem_.columns - slice * cut_.columns);
   }
-  std::int64_t slices() const { return divide_up(problem_.columns, cut_.columns); }
+  std::int64_t slices() const { return ir::divide_up(problem_.columns, cut_.columns); }
 
   // Elements from one w to the next: of the source's transform (channel blocks, tiles, lanes), of
   // that of so many columns, and of weights (channels, columns of a slice in panels).
@@ -59,7 +58,7 @@ class WinogradKernel : public Kernel {
   // body(block of channels, first tile, count) for all of a block of tiles.
   template <class Body>
   void each_piece(std::int64_t channels, std::int64_t tiles, int threads, const Body& body) const {
-    const std::int64_t pieces = divide_up(tiles, kTilesAtOnce);
+    const std::int64_t pieces = ir::divide_up(tiles, kTilesAtOnce);
     parallel_for(channels / loops_.lanes * pieces, threads, [&](std::int64_t part) {
       const std::int64_t first = part % pieces * kTilesAtOnce;
       body(part / pieces, first, std::min(kTilesAtOnce, tiles - first));

@@ -6,10 +6,12 @@
 #include <string>
 
 #include "backends/cpu/isa_select.h"
+#include "ir/extents.h"
 
 namespace traingraph::cpu {
 namespace {
 
+using ir::divide_up;
 using ir::Op;
 
 // Direct convolution is taken unless it needs so much more; that of bfloat16 by instructions for it
@@ -23,8 +25,6 @@ bool turned_off() {
   }();
   return off;
 }
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 const ir::Window& window_of(const ir::Node& node) {
   return std::get<ir::ConvolutionAttributes>(node.attributes).window;

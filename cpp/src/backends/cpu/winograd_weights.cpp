@@ -84,7 +84,7 @@ class WinogradWeights final : public WinogradKernel {
 
   // weights = Σ sums (parts, elements)
   void add(const float* sums, float* weights) const {
-    parallel_for(divide_up(elements(), kElementsAtOnce), threads_, [&](std::int64_t part) {
+    parallel_for(ir::divide_up(elements(), kElementsAtOnce), threads_, [&](std::int64_t part) {
       const std::int64_t first = part * kElementsAtOnce;
       const std::int64_t width = std::min(kElementsAtOnce, elements() - first);
       double wide[kElementsAtOnce] = {};

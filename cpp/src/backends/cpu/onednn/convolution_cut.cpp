@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "ir/extents.h"
+
 namespace traingraph::cpu {
 namespace {
 
@@ -48,8 +50,6 @@ struct Convolution {
   }
 };
 
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 std::int64_t parts_worth(double nanoseconds, std::int64_t most) {
   const double parts = std::max(std::min(nanoseconds / kShortPart, 4.0), nanoseconds / kPart);
   return static_cast<std::int64_t>(std::clamp(parts, 1.0, static_cast<double>(most)));
@@ -59,7 +59,7 @@ std::int64_t parts_worth(double nanoseconds, std::int64_t most) {
 std::int64_t even_images(std::int64_t samples, std::int64_t least) {
   std::int64_t best = samples, lacking = samples;
   for (std::int64_t k = least; k <= std::min(samples, least * 3 / 2); ++k) {
-    const std::int64_t missing = divide_up(samples, k) * k - samples;
+    const std::int64_t missing = ir::divide_up(samples, k) * k - samples;
     if (missing < lacking) best = k, lacking = missing;
   }
   return best;
@@ -73,16 +73,16 @@ ConvolutionCut cut_results(const Convolution& c, bool gradient) {
   constexpr double kLargeWeights = 512 * 1024;
   constexpr std::int64_t kPixels = 200;
   const std::int64_t pixels = c.y.extent(2) * c.y.extent(3);
-  const std::int64_t least = c.weights.bytes() > kLargeWeights ? divide_up(kPixels, pixels) : 1;
-  const std::int64_t images = even_images(samples, std::max(least, divide_up(samples, wanted)));
-  const ConvolutionCut whole{images, divide_up(samples, images), 1};
+  const std::int64_t least = c.weights.bytes() > kLargeWeights ? ir::divide_up(kPixels, pixels) : 1;
+  const std::int64_t images = even_images(samples, std::max(least, ir::divide_up(samples, wanted)));
+  const ConvolutionCut whole{images, ir::divide_up(samples, images), 1};
   if (whole.ranges >= kFewParts || c.groups > 1) return whole;
   // Few ranges: by channels of the result too. Several images' results are copied then, and the
   // gradient's weights. A single range, which threads could not share at all, may cost more.
   const Operand& result = gradient ? c.x : c.y;
   const double copies = (images > 1 ? result.bytes() : 0) + (gradient ? c.weights.bytes() : 0);
   if (!c.affords(2 * copies, whole.ranges == 1 ? 4 : 1)) return whole;
-  const std::int64_t enough = divide_up(std::min(wanted, kFewParts), whole.ranges);
+  const std::int64_t enough = ir::divide_up(std::min(wanted, kFewParts), whole.ranges);
   for (std::int64_t slices = kFewParts; slices > 1; slices /= 2) {
     if (slices >= 2 * enough || result.extent(1) / slices < kLeastChannels) continue;
     if (result.slices(1, slices) && c.weights.slices(gradient ? 1 : 0, slices)) {
@@ -107,8 +107,8 @@ ConvolutionCut cut_sums(const Convolution& c) {
         continue;
       }
       const std::int64_t images =
-          divide_up(samples, std::min(divide_up(wanted, slices), c.samples_apart()));
-      const ConvolutionCut cut{images, divide_up(samples, images), slices};
+          ir::divide_up(samples, std::min(ir::divide_up(wanted, slices), c.samples_apart()));
+      const ConvolutionCut cut{images, ir::divide_up(samples, images), slices};
       if (2 * cut.parts() <= wanted) continue;
       const double bytes =
           (cut.ranges > 1 ? static_cast<double>(2 * cut.ranges + 1) * c.weights.bytes() : 0) +
