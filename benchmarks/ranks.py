@@ -87,13 +87,15 @@ class Peer:
 
     def captured(self, step: Callable[[], Any], aside: Any) -> Callable[[], Any]:
         """After the steps in which the class finds out what it needs."""
+        self.kept = step  # whose arrays the graph reads
         cuda = self.torch.cuda
         with cuda.stream(aside):
             for _ in range(12):
                 step()
         cuda.synchronize()
         graph = cuda.CUDAGraph()
-        with cuda.graph(graph, stream=aside):
+        # NCCL's watchdog asks for events meanwhile, from a thread of its own.
+        with cuda.graph(graph, stream=aside, capture_error_mode="thread_local"):
             step()
         return graph.replay  # type: ignore[no-any-return]
 
@@ -191,7 +193,7 @@ def start(arguments: argparse.Namespace) -> int:
         }  # fmt: skip
         command = [sys.executable, "-m", "benchmarks.ranks", *sys.argv[1:]]
         if arguments.device == "cuda":
-            own["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # it may not ask while a step is captured
+            own["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "0"  # as PyTorch asks for captured steps
         else:
             own |= surroundings("torch:tuned")
             command = ["taskset", "-c", str(cores[rank % len(cores)]), *command]

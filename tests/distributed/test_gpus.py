@@ -102,8 +102,11 @@ def test_fit_shards_batches():
             assert np.allclose(result[name], alone[name], rtol=1e-9, atol=0), name
 
 
-def test_a_rank_that_ends_is_named():
-    results = launch.started("fails", 2, {"net": "mlp", "of_last": {"ends_at": 5}, **GPUS})
+@pytest.mark.parametrize("end", [{"ends_at": 5}, {"lives": 1}])
+def test_a_rank_that_ends_is_named(end):
+    """Between two steps, or in the middle of one."""
+    options = {"net": "wide", "optimizer": "sgd", "steps": 10**7, "of_last": end, **GPUS}
+    results = launch.started("fails", 2, options)
     assert results[1]["status"] == 3
     assert results[0]["error"] == "DistributedError"
     assert "rank 1 has ended" in results[0]["text"]

@@ -44,7 +44,7 @@ Part bytes_of(const Sent* elements, Range range) {
 template <class T, class Sent, class Of>
 void add_in_order(std::size_t count, std::size_t ranks, Sent* sum, const Of& of) {
   constexpr std::integral_constant<std::size_t, 16> kBlock;
-  T block[kBlock];
+  T block[kBlock()];
   // A length that is constant lets the compiler take vectors.
   const auto add = [&](std::size_t first, auto length) {
     copy(of(0) + first, length, block);
