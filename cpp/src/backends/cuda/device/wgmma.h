@@ -265,11 +265,11 @@ __device__ inline void wait_for_earlier_wgmma() {
 #endif
 }
 
-// Waits for all groups. Nothing may read the sums earlier.
-template <int kSums>
+// Waits for all groups but the last kOthers. Nothing may read the sums earlier.
+template <int kOthers = 0, int kSums>
 __device__ void wait_for_wgmma(float (&sum)[kSums]) {
 #ifdef TRAINGRAPH_WGMMA
-  asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kOthers) : "memory");
 #pragma unroll
   for (float& one : sum) asm volatile("" : "+f"(one)::"memory");
 #endif

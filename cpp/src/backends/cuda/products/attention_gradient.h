@@ -67,10 +67,10 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   const auto own_q = Tiles::rows(q, lane.warp), own_dy = Tiles::rows(dy, lane.warp);
   put_means<Tiles>(task, slopes, at, lane, dy, tiles);
   __syncthreads();
-  load_tiles<Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
   for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += Tiles::kThreads) {
     known.load(task, slopes, at, at.first + own, own);
   }
+  load_tiles<Tiles>(task, at, task.k, task.v, task.keys, 0, tiles);
   WarpSums results[kGroups][kFeatures / 8];
   int stage = 0;
   const std::int64_t end = task.keys_of(at.first, Tiles::kRows);
@@ -84,9 +84,10 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     }
     const S* const k = tiles + stage * kTiles;
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(own_q, k, scores);
-    Products::template dot<kFeatures>(own_dy, k + kColumns * kPitch, products);
-    slope<kExact, false>(task, at, lane, key, known, scores, products);
+    Products::template dots<kFeatures>(
+        own_q, k, scores, own_dy, k + kColumns * kPitch, products,
+        [&] { probability<kExact, false>(task, at, lane, key, known, scores); });
+    slope<false>(task, at, lane, key, known, scores, products);
     Products::template accumulate<kFeatures>(products, k, kPitch, results);
     __syncthreads();
   }
@@ -118,9 +119,9 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   const int first_feature = static_cast<int>(blockIdx.y) * kResults;
   const Lane lane;
   const auto load = [&](std::int64_t query, int stage) {
-    load_tiles<Tiles>(task, at, task.q, slopes.dy, task.queries, query, tiles + stage * kTiles);
     const int own = static_cast<int>(threadIdx.x);
     if (own < kColumns) known[stage].load(task, slopes, at, query + own, own);
+    load_tiles<Tiles>(task, at, task.q, slopes.dy, task.queries, query, tiles + stage * kTiles);
   };
   load_rows_of<Tiles, Tiles::kRows>(task, at, task.k, task.keys, at.first, k);
   load_rows_of<Tiles, Tiles::kRows>(task, at, task.v, task.keys, at.first, v);
@@ -142,11 +143,12 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     const S* const q = tiles + stage * kTiles;
     const S* const dy = q + kColumns * kPitch;
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(own_k, q, scores);
-    Products::template dot<kFeatures>(own_v, dy, products);
-    slope<kExact, true>(task, at, lane, query, known[stage], scores, products);
-    Products::template accumulate<kResults>(scores, dy + first_feature, kPitch, dv);
-    Products::template accumulate<kResults>(products, q + first_feature, kPitch, dk);
+    Products::template dots<kFeatures>(own_k, q, scores, own_v, dy, products, [&] {
+      probability<kExact, true>(task, at, lane, query, known[stage], scores);
+    });
+    slope<true>(task, at, lane, query, known[stage], scores, products);
+    Products::template accumulate_both<kResults>(scores, dy + first_feature, dv, products,
+                                                 q + first_feature, dk, kPitch);
     __syncthreads();
   }
   float scales[kGroups][2], ones[kGroups][2];
@@ -188,15 +190,16 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     const Place at{head / task.heads, head % task.heads, queries};
     load_rows_of<Tiles, kRows>(task, at, task.q, task.queries, queries, q);
     load_rows_of<Tiles, kRows>(task, at, slopes.dy, task.queries, queries, dy);
-    load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key, k);
     for (int own = static_cast<int>(threadIdx.x); own < kRows; own += Tiles::kThreads) {
       known.load(task, slopes, at, queries + own, own);
     }
+    load_tiles<Tiles>(task, at, task.k, task.v, task.keys, key, k);
     wait_for_tiles<Tiles, 0>();
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
-    Products::template dot<kFeatures>(Tiles::rows(q, lane.warp), k, scores);
-    Products::template dot<kFeatures>(Tiles::rows(dy, lane.warp), v, products);
-    slope<kExact, false>(task, at, lane, key, known, scores, products);
+    Products::template dots<kFeatures>(
+        Tiles::rows(q, lane.warp), k, scores, Tiles::rows(dy, lane.warp), v, products,
+        [&] { probability<kExact, false>(task, at, lane, key, known, scores); });
+    slope<false>(task, at, lane, key, known, scores, products);
 #pragma unroll
     for (int i = 0; i < 4 * kGroups * kCount; ++i) {
       results[i / 4 / kCount][i / 4 % kCount].of[i % 4] +=

@@ -133,34 +133,48 @@ template <int kCount>
 struct PerQuery {
   float largest[kCount], logarithm[kCount], mean[kCount];
 
-  // Of the query that is number `own`; zeros beyond the last.
+  // Begins to load those of the query that is number `own`, like a tile; zeros beyond the last.
   template <class S>
   __device__ void load(const AttentionTask<S>& task, const Slopes<S>& slopes, const Place& at,
                        std::int64_t query, int own) {
     const bool there = query < task.queries;
     const std::int64_t number = there ? task.row_number(at, query) : 0;
-    largest[own] = there ? slopes.largest[number] : 0.0f;
-    logarithm[own] = there ? slopes.logarithm[number] : 0.0f;
-    mean[own] = there ? slopes.means[number] : 0.0f;
+    copy_float_async(largest + own, slopes.largest + number, there);
+    copy_float_async(logarithm + own, slopes.logarithm + number, there);
+    copy_float_async(mean + own, slopes.means + number, there);
   }
 };
 
-// In place: products q kᵀ become probabilities after dropout, and products dy vᵀ the gradients of
-// scores, p (m dp - mean). Queries are rows, or with kRowsAreKeys columns.
+// The number of a sum's query in the tile. Queries are rows, or with kRowsAreKeys columns.
+template <bool kRowsAreKeys, int kGroups>
+__device__ int query_of(const Lane& lane, int m, int j, int i) {
+  return kRowsAreKeys ? lane.column(j, i) : lane.row<kGroups>(m, i);
+}
+
+// In place: products q kᵀ become probabilities.
 template <bool kExact, bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
-__device__ void slope(const AttentionTask<S>& task, const Place& at, const Lane& lane,
-                      std::int64_t first_column, const PerQuery<kQueries>& known,
-                      WarpSums (&sums)[kGroups][kCount], WarpSums (&slopes)[kGroups][kCount]) {
+__device__ void probability(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                            std::int64_t first_column, const PerQuery<kQueries>& known,
+                            WarpSums (&sums)[kGroups][kCount]) {
   score<kRowsAreKeys>(task, at, lane, first_column, sums);
-  const auto query = [&](int m, int j, int i) {
-    return kRowsAreKeys ? lane.column(j, i) : lane.row<kGroups>(m, i);
-  };
 #pragma unroll
   for (int k = 0; k < kGroups * kCount * 4; ++k) {
-    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4, own = query(m, j, i);
+    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+    const int own = query_of<kRowsAreKeys, kGroups>(lane, m, j, i);
     float& sum = sums[m][j].of[i];
     sum = power<kExact>(sum - known.largest[own] - known.logarithm[own]);
   }
+}
+
+// In place: probabilities become those after dropout, and products dy vᵀ the gradients of scores,
+// p (m dp - mean).
+template <bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
+__device__ void slope(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                      std::int64_t first_column, const PerQuery<kQueries>& known,
+                      WarpSums (&sums)[kGroups][kCount], WarpSums (&slopes)[kGroups][kCount]) {
+  const auto query = [&](int m, int j, int i) {
+    return query_of<kRowsAreKeys, kGroups>(lane, m, j, i);
+  };
   if (!task.drops) {
 #pragma unroll
     for (int k = 0; k < kGroups * kCount * 4; ++k) {

@@ -268,6 +268,24 @@ struct ExactProducts : PitchedTiles<float> {
 };
 
 template <class S, bool kExact>
-using WarpProducts = std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>>;
+struct WarpProducts : std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>> {
+  using Base = std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>>;
+
+  // Two products, and what is to be done with the first one.
+  template <int kFeatures, class Sums, class F>
+  __device__ static void dots(const S* a, const S* b, Sums& sums, const S* other_a,
+                              const S* other_b, Sums& others, const F& between) {
+    Base::template dot<kFeatures>(a, b, sums);
+    Base::template dot<kFeatures>(other_a, other_b, others);
+    between();
+  }
+  template <int kColumns, class Weights, class Sums>
+  __device__ static void accumulate_both(const Weights& weights, const S* b, Sums& results,
+                                         const Weights& other_weights, const S* other_b,
+                                         Sums& other_results, int pitch) {
+    Base::template accumulate<kColumns>(weights, b, pitch, results);
+    Base::template accumulate<kColumns>(other_weights, other_b, pitch, other_results);
+  }
+};
 
 }  // namespace traingraph::cuda

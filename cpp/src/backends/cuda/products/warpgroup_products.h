@@ -45,33 +45,75 @@ struct WarpgroupProducts {
     return rows;
   }
 
+  using Sums = WarpSums[1][kSide / 8];
+
   // 64 rows times the transposed of the 64 rows of b, summed over features.
   template <int kFeatures>
-  __device__ static void dot(const Rows& a, const S* b, WarpSums (&sums)[1][kSide / 8]) {
-    // 16 features are 32 bytes further on.
-    multiply<false>(a, matrix_descriptor(b), 32 / 16, true, sums[0]);
+  __device__ static void dot(const Rows& a, const S* b, Sums& sums) {
+    begin_dot(a, b, sums);
+    finish<0>(sums);
+  }
+  // Two of them. What `between` does with the first one runs beside the second one.
+  template <int kFeatures, class F>
+  __device__ static void dots(const Rows& a, const S* b, Sums& sums, const Rows& other_a,
+                              const S* other_b, Sums& others, const F& between) {
+    begin_dot(a, b, sums);
+    begin_dot(other_a, other_b, others);
+    finish<1>(sums);
+    between();
+    finish<0>(others);
   }
 
   // results += weights times the 64 rows of b.
   template <int kColumns>
-  __device__ static void accumulate(const WarpSums (&weights)[1][kSide / 8], const S* b, int,
-                                    WarpSums (&results)[1][kColumns / 8]) {
-    Rows a;
-#pragma unroll
-    for (int k = 0; k < kSteps; ++k) {
-      const Left left = TensorCoreProducts<S>::left(&weights[0][2 * k]);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) a.of[k][i] = left.of[i];
-    }
-    // 16 rows are 2048 bytes further on.
-    multiply<true>(a, matrix_descriptor(b), 2048 / 16, false, results[0]);
+  __device__ static void accumulate(const Sums& weights, const S* b, int, Sums& results) {
+    const Rows a = rows(weights[0]);
+    begin_accumulate(a, b, results);
+    finish<0>(results);
+  }
+  // Two of them at a time.
+  template <int kColumns>
+  __device__ static void accumulate_both(const Sums& weights, const S* b, Sums& results,
+                                         const Sums& other_weights, const S* other_b,
+                                         Sums& other_results, int) {
+    const Rows a = rows(weights[0]), other = rows(other_weights[0]);
+    begin_accumulate(a, b, results);
+    begin_accumulate(other, other_b, other_results);
+    finish<0>(results);
+    finish<0>(other_results);
   }
 
  private:
+  __device__ static void begin_dot(const Rows& a, const S* b, Sums& sums) {
+    // 16 features are 32 bytes further on.
+    begin<false>(a, matrix_descriptor(b), 32 / 16, true, sums[0]);
+  }
+  __device__ static void begin_accumulate(const Rows& a, const S* b, Sums& sums) {
+    // 16 rows are 2048 bytes further on.
+    begin<true>(a, matrix_descriptor(b), 2048 / 16, false, sums[0]);
+  }
+  // Waits for all products but the last kOthers, which have other sums than these.
+  template <int kOthers>
+  __device__ static void finish(Sums& sums) {
+    wait_for_wgmma<kOthers>(reinterpret_cast<float (&)[32]>(sums));
+  }
+
+  // Sums as a left operand.
+  __device__ static Rows rows(const WarpSums (&sums)[kSide / 8]) {
+    Rows a;
+#pragma unroll
+    for (int k = 0; k < kSteps; ++k) {
+      const Left left = TensorCoreProducts<S>::left(&sums[2 * k]);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) a.of[k][i] = left.of[i];
+    }
+    return a;
+  }
+
   // sums (64 x 64) = or += a b over four steps of 16. kTransposed: the rows of b are the depth.
   template <bool kTransposed>
-  __device__ static void multiply(const Rows& a, std::uint64_t b, int step, bool begins,
-                                  WarpSums (&sums)[kSide / 8]) {
+  __device__ static void begin(const Rows& a, std::uint64_t b, int step, bool begins,
+                               WarpSums (&sums)[kSide / 8]) {
     float (&sum)[32] = reinterpret_cast<float (&)[32]>(sums);
 #pragma unroll
     for (float& one : sum) asm volatile("" : "+f"(one)::"memory");
@@ -79,7 +121,6 @@ struct WarpgroupProducts {
       multiply_k16<S, kTransposed>(sum, a.of[k], b + static_cast<std::uint64_t>(k * step),
                                    !begins || k > 0);
     });
-    wait_for_wgmma(sum);
   }
 };
 
