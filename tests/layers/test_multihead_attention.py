@@ -478,6 +478,44 @@ def test_micro_batches_and_other_batches(device):
             np.testing.assert_allclose(one, right, rtol=0, atol=3e-6 * np.abs(right).max())
 
 
+@everywhere
+@pytest.mark.parametrize("precision", ["float32", "tf32", "mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("masks", [(), ("key",), ("shared numbers",), ("key", "per head")])
+@pytest.mark.parametrize("biases", [False, True])
+def test_one_tensor_trains_as_three_equal_ones(biases, masks, precision, device):
+    """Of one there may be one product of all three weights."""
+    options = Options(masks, extents=(3, 20, 20), model=16, biases=biases)
+    x = options.sources[0].astype(np.float32)
+
+    def changes(count):
+        tensors = [tensor(p, "float32") for p in options.parameters]
+        inputs = {f"x{k}": empty(x.shape, "float32") for k in range(count)}
+        sources = (list(inputs.values()) * 3)[:3]
+        given = {f"m{k}": m.astype(np.float32) for k, m in enumerate(options.trained_masks)}
+        inputs |= {name: empty(mask.shape, "float32") for name, mask in given.items()}
+        graph = tg.MLCGraph()
+        options.build(graph, [*sources, *(inputs[name] for name in given)], tensors)
+        training = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="sum"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.125),
+        )
+        training.add_inputs(inputs, loss_labels={"y": empty(x.shape, "float32")})
+        training.compile(device=device, precision=precision)
+        data = given | {f"x{k}": x for k in range(count)}
+        loss_labels = {"y": np.ones_like(x)}
+        training.execute(inputs_data=data, loss_labels_data=loss_labels, options="synchronous")
+        training.synchronize_updates()
+        return [t.data - p.astype("float32")
+                for t, p in zip(tensors, options.parameters, strict=True)]  # fmt: skip
+
+    bounds = {"float32": 3e-6, "tf32": 2e-3, "mixed_float16": 4e-3, "mixed_bfloat16": 3e-2}
+    of_three = changes(3)
+    bound = bounds[precision] * max(np.abs(one).max() for one in of_three)
+    for one, right in zip(changes(1), of_three, strict=True):
+        np.testing.assert_allclose(one, right, rtol=0, atol=bound)
+
+
 def one_result(options, device, dtype="float32"):
     graph = tg.MLCGraph()
     sources = [empty(s.shape, dtype) for s in options.sources]

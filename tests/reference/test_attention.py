@@ -131,6 +131,28 @@ test_float32 = checks([("attention", s.attributes, s.arrays, s.wanted) for s in 
 
 
 @everywhere
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+@pytest.mark.parametrize("masks", ["", "k", "s", "a", "cks"])
+@pytest.mark.parametrize("extents", [(2, 2, 5, 5, 3), (1, 3, 130, 130, 17), (1, 2, 257, 257, 64)])
+def test_one_operand_for_three(extents, masks, rate, device):
+    """With queries, keys and values in its rows: the same bits."""
+    sample = Sample(extents, masks, rate=rate, dtype="float32")
+    joined = sample.attributes | {"joined": True}
+    arrays = [np.concatenate(sample.arrays[:3], axis=2), *sample.arrays[3:]]
+    found = forward("attention", joined, arrays, device)
+    right = forward("attention", sample.attributes, sample.arrays, device)
+    for one, other in zip(found, right, strict=True):
+        np.testing.assert_array_equal(one, other)
+    dy = [numbers(*right[0].shape, seed=7, dtype="float32"), None, None]
+    right = gradients("attention", sample.attributes, sample.arrays, dy, sample.wanted, device)
+    wanted = [i for i, a in enumerate(arrays) if np.asarray(a).dtype.kind == "f"]
+    found = gradients("attention", joined, arrays, dy, wanted, device)
+    expected_ones = [np.concatenate(right[:3], axis=2), *right[3:]]
+    for one, other in zip(found, expected_ones, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@everywhere
 @pytest.mark.parametrize("keys", [3, 4, 70])
 def test_dropout_is_that_of_the_op(keys, device):
     """Values that tell the keys apart: the result is what each key's probability became."""

@@ -16,9 +16,10 @@ namespace traingraph::ir {
 // logarithm beside a large max s.
 // With s = scale q kᵀ + mask per head, y = softmax(s) v. True in a mask: s is -inf. Masks know the
 // first M <= S keys; the others are masked by none. Causal: s of query i and key j is -inf where
-// j > i, whatever M is. With a rate, probabilities are dropped like elements of the op dropout,
-// counted as those of (N, H, L, S up to a multiple of 4).
-// attention_gradient: dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
+// j > i, whatever M is. Joined: one operand (N, L, 3 H d) has q, k and v side by side in each row,
+// and one result of the gradient has theirs. With a rate, probabilities are dropped like elements
+// of the op dropout, counted as those of (N, H, L, S up to a multiple of 4). attention_gradient:
+// dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
 struct AttentionAttributes {
   std::int64_t heads = 1;
   double scale = 1;
@@ -29,6 +30,7 @@ struct AttentionAttributes {
   std::uint64_t seed = 0;
   bool tf32 = false;    // float32 operands may be rounded to TF32
   bool causal = false;  // a query sees no later key
+  bool joined = false;  // q, k and v are one operand
   template <class Self, class F>
   static void fields(Self& a, F&& f) {
     f("heads", a.heads);
@@ -40,19 +42,23 @@ struct AttentionAttributes {
     f.unless_empty("seed", a.seed);
     f("tf32", a.tf32);
     f.unless_empty("causal", a.causal);
+    f.unless_empty("joined", a.joined);
   }
   bool operator==(const AttentionAttributes&) const = default;
 };
 
 // Which operand is where, 0 where there is none: dy of the forward op, whose first operand is q.
+// Where they are joined, q, k and v are the same one.
 struct AttentionOperands {
-  std::size_t dy = 0, q = 0, k = 1, v = 2, y = 0, largest = 0, logarithm = 0;
+  std::size_t dy = 0, q = 0, k = 0, v = 0, y = 0, largest = 0, logarithm = 0;
   std::size_t key_mask = 0, mask = 0, step = 0, first_row = 0;
 
   // Of as many operands.
   AttentionOperands(const AttentionAttributes& a, bool is_gradient, std::size_t count) {
-    if (is_gradient) q = 1, k = 2, v = 3, y = 4, largest = 5, logarithm = 6;
-    std::size_t next = is_gradient ? 7 : 3;
+    std::size_t next = is_gradient ? 1 : 0;
+    q = k = v = next++;
+    if (!a.joined) k = next++, v = next++;
+    if (is_gradient) y = next++, largest = next++, logarithm = next++;
     if (a.has_key_mask) key_mask = next++;
     if (a.has_mask) mask = next++;
     if (a.rate > 0) step = next++;
@@ -63,6 +69,7 @@ struct AttentionOperands {
 // Extents of one application: N, L, S, H, d, M, and the mask's rows.
 struct AttentionExtents {
   std::int64_t samples, queries, keys, heads, features, masked_keys = 0, mask_rows = 0;
+  bool is_joined;
 
   // `operands` are the types of all operands.
   AttentionExtents(const AttentionAttributes& a, const AttentionOperands& at,
@@ -71,13 +78,16 @@ struct AttentionExtents {
         queries(operands[at.q].shape[1]),
         keys(operands[at.k].shape[1]),
         heads(a.heads),
-        features(operands[at.q].shape[2] / a.heads) {
+        features(operands[at.q].shape[2] / a.heads / (a.joined ? 3 : 1)),
+        is_joined(a.joined) {
     if (a.has_key_mask) masked_keys = operands[at.key_mask].shape[1];
     if (!a.has_mask) return;
     masked_keys = operands[at.mask].shape[2];
     mask_rows = operands[at.mask].shape[0];
   }
   std::int64_t row() const { return heads * features; }
+  // Elements between two rows of q, k and v.
+  std::int64_t row_step() const { return is_joined ? 3 * row() : row(); }
   // Elements of dropout's count between two queries.
   std::int64_t counted_keys() const { return (keys + 3) / 4 * 4; }
 };

@@ -66,6 +66,8 @@ bool is_relu_gradient(const ScalarList& list) {
 bool has_fused_work(const Node& node) {
   const auto* normalization = std::get_if<BatchNormAttributes>(&node.attributes);
   if (normalization != nullptr && normalization->coefficients != Coefficients::inside) return true;
+  const auto* attention = std::get_if<AttentionAttributes>(&node.attributes);
+  if (attention != nullptr && attention->joined) return true;
   return std::visit(
       [](const auto& attributes) {
         if constexpr (requires { attributes.epilogue; }) {

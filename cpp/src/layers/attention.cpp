@@ -85,17 +85,20 @@ std::vector<TensorParameter*> addresses_of(std::vector<TensorParameter>& paramet
   return addresses;
 }
 
-// x (N, T, in) → x Wᵀ + b, (N, T, E).
-ValueId projected(Emitter& e, ValueId x, const TensorPtr& weights, const TensorPtr& biases,
-                  std::int64_t model) {
+// x (N, T, in) → x Wᵀ + b, (N, T, E). Biases may be kNone.
+ValueId projected(Emitter& e, ValueId x, ValueId weights, ValueId biases) {
   const ir::Type type = e.graph.type(x);
-  const std::int64_t in = type.shape[2];
-  const ValueId rows = ops::reshape(e.graph, x, {type.shape[0] * type.shape[1], in}, type.batched);
-  ValueId y = ops::matmul(e.graph, rows, e.parameter(weights, {model, in}), false, true);
-  if (biases != nullptr) {
-    y = ops::binary(e.graph, ir::Scalar::add, y, e.parameter(biases, {model}));
-  }
-  return ops::reshape(e.graph, y, {type.shape[0], type.shape[1], model}, type.batched);
+  const Shape rows = {type.shape[0] * type.shape[1], type.shape[2]};
+  const ValueId flat = ops::reshape(e.graph, x, rows, type.batched);
+  ValueId y = ops::matmul(e.graph, flat, weights, false, true);
+  if (biases != ir::kNone) y = ops::binary(e.graph, ir::Scalar::add, y, biases);
+  const std::int64_t out = e.graph.type(weights).shape[0];
+  return ops::reshape(e.graph, y, {type.shape[0], type.shape[1], out}, type.batched);
+}
+
+// One behind the other, on axis 0.
+ValueId three_joined(Emitter& e, const ValueId* parts) {
+  return ops::apply1(e.graph, ir::Op::concatenate, ir::AxisAttributes{0}, {parts, parts + 3});
 }
 
 // x (N, S, E) and behind it one row per sample: a bias, zeros.
@@ -176,6 +179,13 @@ Masks check_sources(const Emitter& e, const MultiheadAttentionDescriptor& d) {
                  {shared ? 1 : query[0] * d.head_count, query[1], keys});
   }
   return masks;
+}
+
+// Whether one product of all weights serves queries, keys and values of one tensor. It needs these
+// side by side, and a step changes them, so each step copies them: too much work for few rows.
+bool joins_projections(const Emitter& e, const MultiheadAttentionDescriptor& d) {
+  const Shape shape = e.type(0).shape;
+  return e.training() && e.lowering.joins_projections && shape[0] * shape[1] >= d.model_dimension;
 }
 
 // What lengths of the keys make of sources and result. Where one tensor is query and key, queries
@@ -316,21 +326,31 @@ std::string MultiheadAttention::description() const {
 void MultiheadAttention::emit(Emitter& e) const {
   const MultiheadAttentionDescriptor& d = descriptor_;
   const Masks masks = check_sources(e, d);
-  const auto project = [&](ValueId x, std::size_t i) {
-    return projected(e, x, weights_[i].tensor, biases_.empty() ? nullptr : biases_[i].tensor,
-                     d.model_dimension);
-  };
+  std::array<ValueId, kProjections.size()> weights{}, biases{};
+  for (std::size_t i = 0; i <= kOutput; ++i) {
+    weights.at(i) = e.parameter(weights_[i].tensor, {d.model_dimension, read_dimension(d, i)});
+    biases.at(i) =
+        biases_.empty() ? ir::kNone : e.parameter(biases_[i].tensor, {d.model_dimension});
+  }
   const Endings endings(e, masks.lengths);
+  ir::AttentionAttributes attributes;
+  attributes.joined = endings.read(0) == endings.read(1) && endings.read(0) == endings.read(2) &&
+                      attention_biases_.empty() && !d.adds_zero_attention &&
+                      joins_projections(e, d);
   std::vector<ValueId> inputs;
-  for (std::size_t i = 0; i < 3; ++i) {
-    ValueId x = project(endings.read(i), i);
+  if (attributes.joined) {
+    const ValueId all = three_joined(e, weights.data());
+    const ValueId added = biases_.empty() ? ir::kNone : three_joined(e, biases.data());
+    inputs.push_back(projected(e, endings.read(0), all, added));
+  }
+  for (std::size_t i = 0; i < 3 && !attributes.joined; ++i) {
+    ValueId x = projected(e, endings.read(i), weights.at(i), biases.at(i));
     if (i > 0) {
       x = with_rows(e, x, attention_biases_.empty() ? nullptr : attention_biases_[i - 1].tensor,
                     d.adds_zero_attention);
     }
     inputs.push_back(x);
   }
-  ir::AttentionAttributes attributes;
   attributes.heads = d.head_count;
   attributes.scale = 1 / std::sqrt(static_cast<double>(d.head_dimension()));
   attributes.has_key_mask = masks.of_keys != 0 || masks.lengths != 0;
@@ -349,7 +369,7 @@ void MultiheadAttention::emit(Emitter& e) const {
     }
   }
   const ValueId y = ops::apply1(e.graph, ir::Op::attention, attributes, std::move(inputs));
-  e.result(endings.result(project(y, kOutput)));
+  e.result(endings.result(projected(e, y, weights[kOutput], biases[kOutput])));
 }
 
 }  // namespace traingraph

@@ -33,6 +33,7 @@ struct Lowering {
   // A call may bring fewer rows than the batch: see layers/real_rows.h.
   bool takes_fewer_rows = false;
   bool kernels_count_rows = false;                // whether the backend's batch norm does, too
+  bool joins_projections = false;                 // Traits::joins_projections of the backend
   std::map<std::int64_t, ir::ValueId> real_rows;  // by extent: 1 where a row is the call's, else 0
   std::set<ir::ValueId> zeroed;                   // zeros in the other rows
   std::uint64_t random_seed = 0;                  // of the graph; every layer derives its own

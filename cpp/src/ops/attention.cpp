@@ -47,14 +47,17 @@ void check_operands(const Inference& in, const AttentionOperands& at) {
   if (!(a.rate >= 0 && a.rate < 1)) {
     in.fail("expected a rate of at least 0 and below 1 but got " + short_text(a.rate));
   }
-  const std::size_t others = (at.dy == at.q ? 3u : 7u) + (a.has_key_mask ? 1u : 0u) +
-                             (a.has_mask ? 1u : 0u) + (a.rate > 0 ? 1u : 0u);
+  const std::size_t others = (at.dy == at.q ? at.v : at.logarithm) + 1 +
+                             (a.has_key_mask ? 1u : 0u) + (a.has_mask ? 1u : 0u) +
+                             (a.rate > 0 ? 1u : 0u);
   in.expect_inputs(others, others + (a.rate > 0 ? 1 : 0));
   for (std::size_t i : {at.q, at.k, at.v}) in.expect_rank(i, 3, "queries, keys and values");
   const Shape& q = in.type(at.q).shape;
-  if (a.heads < 1 || q[2] % a.heads != 0) {
+  if (a.heads < 1 || q[2] % (a.heads * (a.joined ? 3 : 1)) != 0) {
     in.fail("expected as many elements per query as " + std::to_string(a.heads) +
-            " heads divide but got " + std::to_string(q[2]));
+            (a.joined ? " heads of queries, keys and values divide but got "
+                      : " heads divide but got ") +
+            std::to_string(q[2]));
   }
   const std::int64_t keys = in.type(at.k).shape[1];
   expect_shape(in, at.k, "keys", {q[0], keys, q[2]});
@@ -84,6 +87,12 @@ void check_operands(const Inference& in, const AttentionOperands& at) {
   }
 }
 
+// Of y, from that of q.
+Type result_type(const AttentionAttributes& a, Type q) {
+  if (a.joined) q.shape[2] /= 3;
+  return q;
+}
+
 std::vector<Type> infer(const Inference& in) {
   const auto& a = in.get<AttentionAttributes>();
   const AttentionOperands at(a, false, in.inputs.size());
@@ -101,7 +110,7 @@ std::vector<Type> infer(const Inference& in) {
   }
   if (fixed) in.fix_batch();
   const Type per_query{full_type(q.data_type), {q.shape[0], a.heads, q.shape[1]}, batched};
-  return {q, per_query, per_query};
+  return {result_type(a, q), per_query, per_query};
 }
 
 std::vector<Type> infer_gradient(const Inference& in) {
@@ -109,12 +118,14 @@ std::vector<Type> infer_gradient(const Inference& in) {
   const AttentionOperands at(a, true, in.inputs.size());
   check_operands(in, at);
   const Type& q = in.type(at.q);
-  expect_shape(in, at.dy, "a gradient", q.shape);
-  expect_shape(in, at.y, "a result", q.shape);
+  const Shape result = result_type(a, q).shape;
+  expect_shape(in, at.dy, "a gradient", result);
+  expect_shape(in, at.y, "a result", result);
   const Shape per_query = {q.shape[0], a.heads, q.shape[1]};
   expect_shape(in, at.largest, "largest scores", per_query);
   expect_shape(in, at.logarithm, "logarithms", per_query);
-  std::vector<Type> results = {q, in.type(at.k), in.type(at.v)};
+  std::vector<Type> results = {q};
+  if (!a.joined) results.insert(results.end(), {in.type(at.k), in.type(at.v)});
   if (a.gives_mask_gradient) {
     if (!a.has_mask || !is_floating_point(in.type(at.mask).data_type)) {
       in.fail("expected a mask of numbers, whose gradient is asked for");
@@ -137,16 +148,17 @@ void gradient(Gradient& g) {
   if (dy == ir::kNone) return;
   a.gives_mask_gradient =
       a.has_mask && g.wants(at.mask) && is_floating_point(g.graph.type(g.input(at.mask)).data_type);
+  const auto others = g.node.inputs.begin() + static_cast<std::ptrdiff_t>(at.v) + 1;
   std::vector<ValueId> inputs = {dy};
-  inputs.insert(inputs.end(), g.node.inputs.begin(), g.node.inputs.begin() + 3);
+  inputs.insert(inputs.end(), g.node.inputs.begin(), others);
   inputs.insert(inputs.end(), {g.result(0), g.result(1), g.result(2)});
-  inputs.insert(inputs.end(), g.node.inputs.begin() + 3, g.node.inputs.end());
+  inputs.insert(inputs.end(), others, g.node.inputs.end());
   const ir::NodeId node = apply(g.graph, ir::Op::attention_gradient, a, std::move(inputs));
   const std::vector<ValueId> results = g.graph.node(node).outputs;
-  for (std::size_t i = 0; i < 3; ++i) {
+  for (std::size_t i = 0; i <= at.v; ++i) {
     if (g.wants(i)) g.set(i, results[i]);
   }
-  if (a.gives_mask_gradient) g.set(at.mask, results[3]);
+  if (a.gives_mask_gradient) g.set(at.mask, results.back());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Attention with its scores as values of L * S elements.
+// Attention with its scores as values of L * S elements. Queries, keys and values of one operand
+// become three first.
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -182,14 +183,39 @@ class Heads {
   ValueId lowest_;
 };
 
+bool is_joined(const ir::Node& node) {
+  return std::get<AttentionAttributes>(node.attributes).joined;
+}
+
+// The same op over three operands instead of the one at this position.
+std::vector<ValueId> parted(ir::Graph& graph, const ir::Node& node, std::ptrdiff_t at) {
+  AttentionAttributes attributes = std::get<AttentionAttributes>(node.attributes);
+  attributes.joined = false;
+  std::vector<ValueId> inputs = node.inputs;
+  const ValueId joined = inputs[static_cast<std::size_t>(at)];
+  inputs.erase(inputs.begin() + at);
+  const std::int64_t row = graph.type(joined).shape[2] / 3;
+  for (std::int64_t i = 0; i < 3; ++i) {
+    const ir::SliceAttributes third{2, i * row, row};
+    inputs.insert(inputs.begin() + at + i, ops::apply1(graph, ir::Op::slice, third, {joined}));
+  }
+  return graph.node(ops::apply(graph, node.op, attributes, std::move(inputs))).outputs;
+}
+
 }  // namespace
 
 std::vector<ValueId> compose_attention(ir::Graph& graph, const ir::Node& node) {
+  if (is_joined(node)) return parted(graph, node, 0);
   return Heads(graph, node, false).forward();
 }
 
 std::vector<ValueId> compose_attention_gradient(ir::Graph& graph, const ir::Node& node) {
-  return Heads(graph, node, true).gradient();
+  if (!is_joined(node)) return Heads(graph, node, true).gradient();
+  std::vector<ValueId> results = parted(graph, node, 1);
+  const std::vector<ValueId> thirds(results.begin(), results.begin() + 3);
+  results.erase(results.begin() + 1, results.begin() + 3);
+  results[0] = ops::apply1(graph, ir::Op::concatenate, ir::AxisAttributes{2}, thirds);
+  return results;
 }
 
 }  // namespace traingraph::passes

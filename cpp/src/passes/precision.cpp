@@ -89,13 +89,13 @@ class Mixing {
 
   // --- forms -------------------------------------------------------------------------------------
 
-  // A parameter, or a view of one.
+  // A parameter, a view of one, or several of them joined.
   bool is_parameter(ValueId value) const {
-    while (original_.value(value).producer != kNone &&
-           original_.node(original_.value(value).producer).op == Op::reshape) {
-      value = original_.node(original_.value(value).producer).inputs[0];
-    }
-    return original_.value(value).source == ir::Source::parameter;
+    if (original_.value(value).source == ir::Source::parameter) return true;
+    if (original_.value(value).producer == kNone) return false;
+    const Node& node = original_.node(original_.value(value).producer);
+    return (node.op == Op::reshape || node.op == Op::concatenate) &&
+           std::ranges::all_of(node.inputs, [&](ValueId part) { return is_parameter(part); });
   }
 
   ValueId cast(ValueId value, DataType type, const Node& reader) {
@@ -139,7 +139,7 @@ class Mixing {
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       node.inputs[i] = i < halves ? half(node.inputs[i], original) : full(node.inputs[i], original);
     }
-    const auto outputs = static_cast<std::size_t>(properties(node.op).half_outputs);
+    const std::size_t outputs = half_outputs(node);
     for (std::size_t i = 0; i < outputs; ++i) {
       const ValueId result = original.outputs[i];
       flows_half_[at(result)] = true;
@@ -172,7 +172,16 @@ class Mixing {
   // How many of the first inputs are in 16 bits; what is per channel is not.
   static std::size_t half_inputs(const Node& node) {
     const int first = properties(node.op).half_inputs;
-    return first < 0 ? node.inputs.size() : static_cast<std::size_t>(first);
+    return first < 0 ? node.inputs.size() : static_cast<std::size_t>(first) - joined(node);
+  }
+  static std::size_t half_outputs(const Node& node) {
+    const auto first = static_cast<std::size_t>(properties(node.op).half_outputs);
+    return node.op == Op::attention_gradient ? first - joined(node) : first;
+  }
+  // How many operands fewer attention has where q, k and v are one.
+  static std::size_t joined(const Node& node) {
+    const auto* const attention = std::get_if<ir::AttentionAttributes>(&node.attributes);
+    return attention != nullptr && attention->joined ? 2 : 0;
   }
 
   void add_full(Node node) {

@@ -65,6 +65,8 @@ struct Traits {
   // Whether its batch norm in float32 and float64 may count the first rows alone. On the host's
   // memory every backend's may.
   bool counts_rows = false;
+  // Whether its attention reads queries, keys and values that are one product's columns.
+  bool joins_projections = false;
   // Of arrays that ranks add at once: so many that a message's time is that of its bytes.
   std::size_t bucket_bytes = std::size_t{4} << 20;
 };

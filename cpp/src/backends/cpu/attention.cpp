@@ -12,6 +12,9 @@ namespace traingraph::cpu {
 namespace {
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
+  if (std::get<ir::AttentionAttributes>(node.attributes).joined) {
+    return Support::no("attention over one operand");
+  }
   if (graph.type(node.inputs[0]).data_type == DataType::kFloat32) return {};
   return Support::no("hand-written attention loops take float32");
 }

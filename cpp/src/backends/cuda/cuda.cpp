@@ -46,8 +46,10 @@ class CudaBackend final : public TableBackend<KernelEntry>,
     return gpu_.allocate(bytes);
   }
   const Traits& traits() const override {
-    static constexpr Traits kTraits{
-        .alignment = kAlignment, .counts_rows = true, .bucket_bytes = std::size_t{25} << 20};
+    static constexpr Traits kTraits{.alignment = kAlignment,
+                                    .counts_rows = true,
+                                    .joins_projections = true,
+                                    .bucket_bytes = std::size_t{25} << 20};
     return kTraits;
   }
   ir::Graph lowered(ir::Graph graph) const override {

@@ -39,6 +39,7 @@ class Writer {
       : state_(state), mode_(mode) {
     out_.lowering.takes_fewer_rows = fewer;
     out_.lowering.kernels_count_rows = fewer && state.device && kernels_count_rows();
+    out_.lowering.joins_projections = state.device && backend().traits().joins_projections;
     out_.lowering.random_seed = state.random_seed;
     out_.lowering.training = mode == Mode::training;
     out_.lowering.in_larger_batch = state.micro_batches > 1 || state.ranks != nullptr;

@@ -51,7 +51,7 @@ __device__ T over_lanes(T value, bool largest) {
 
 template <class S>
 __global__ void __launch_bounds__(kSide* kSide)
-    attend(const __grid_constant__ AttentionTask<S> task, S* y, Compute<S>* largest_scores,
+    attend(const __grid_constant__ AttentionTask<S> task, Rows<S> y, Compute<S>* largest_scores,
            Compute<S>* logarithms) {
   using T = Compute<S>;
   __shared__ Tile<T> left, right;
@@ -94,8 +94,7 @@ __global__ void __launch_bounds__(kSide* kSide)
     for (int i = 0; i < kSums; ++i) {
       const std::int64_t c = chunk + lane + i * kSide;
       if (c < task.features) {
-        y[task.element(at, task.queries, query) + c] =
-            narrow<S>(masked ? T(0) : sums.of[i] / total);
+        task.head(at, y, task.queries, query)[c] = narrow<S>(masked ? T(0) : sums.of[i] / total);
       }
     }
     if (chunk == 0 && lane == 0) {
@@ -120,10 +119,9 @@ __device__ Known<Compute<S>> known_of(const AttentionTask<S>& task, const Slopes
   T mean = T(0);
   const bool there = query < task.queries;
   if (there) {
-    const std::int64_t first = task.element(at, task.queries, query);
-    for (std::int64_t c = lane; c < task.features; c += kSide) {
-      mean += widen(slopes.dy[first + c]) * widen(slopes.y[first + c]);
-    }
+    const S* const dy = task.head(at, slopes.dy, task.queries, query);
+    const S* const y = task.head(at, slopes.y, task.queries, query);
+    for (std::int64_t c = lane; c < task.features; c += kSide) mean += widen(dy[c]) * widen(y[c]);
   }
   mean = over_lanes(mean, false);
   if (!there) return {T(0), T(0), mean};
@@ -262,7 +260,7 @@ class PlainAttention final : public AttentionKernel<S> {
     };
     if (!this->is_gradient_) {
       attend<S><<<blocks(heads, task.queries), threads, 0, stream>>>(
-          task, this->template out<S>(pointers, 0), this->template out<Compute<S>>(pointers, 1),
+          task, this->result(pointers), this->template out<Compute<S>>(pointers, 1),
           this->template out<Compute<S>>(pointers, 2));
       check_launch("attention");
       return;

@@ -7,7 +7,7 @@ namespace traingraph::cuda {
 
 template <class S, class Tiles>
 __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
-    attend_rows(const __grid_constant__ AttentionTask<S> task, S* y, float* largest_scores,
+    attend_rows(const __grid_constant__ AttentionTask<S> task, Rows<S> y, float* largest_scores,
                 float* logarithms) {
   using Products = typename Tiles::Products;
   constexpr bool kExact = Products::kIsExact;

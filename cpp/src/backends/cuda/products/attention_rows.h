@@ -53,7 +53,7 @@ __device__ inline int within(std::int64_t rows, std::int64_t first) {
 
 // Loads kCount rows of one head from `first` on; zeros beyond the last row and feature.
 template <class Tiles, int kCount, class S>
-__device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, const S* x,
+__device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, Rows<const S> x,
                              std::int64_t rows, std::int64_t first, S* tile) {
   constexpr int kPack = 16 / sizeof(S), kPacks = Tiles::kFeatures / kPack;
   constexpr int kPitch = Tiles::kPitch;
@@ -63,22 +63,21 @@ __device__ void load_rows_of(const AttentionTask<S>& task, const Place& at, cons
   int row = static_cast<int>(threadIdx.x) / kPacks;
   const int there = within(rows, first);
   const int features = static_cast<int>(task.features);
-  const std::int64_t step = task.heads * task.features;
-  const S* from = x + task.element(at, rows, first + row) + column;
+  const S* from = task.head(at, x, rows, first + row) + column;
   S* to = tile + Tiles::Products::template place<Tiles::kFeatures>(row, column);
 #pragma unroll
   for (int i = 0; i < (kCount + kStep - 1) / kStep; ++i) {
     if (kCount % kStep != 0 && row >= kCount) break;
     if (task.has_packs) {
       const bool inside = row < there && column < features;
-      copy_async(to, inside ? from : x, inside);
+      copy_async(to, inside ? from : x.of, inside);
     } else {
       for (int k = 0; k < kPack; ++k) {
         to[k] = row < there && column + k < features ? from[k] : narrow<S>(0.0f);
       }
     }
     row += kStep;
-    from += kStep * step;
+    from += kStep * x.step;
     to += kStep * kPitch;
   }
 }
@@ -95,8 +94,8 @@ __device__ inline float row_sum(float x) {
 
 // Stores sums times a factor per row.
 template <class S, int kGroups, int kCount>
-__device__ void store_sums(const AttentionTask<S>& task, const Place& at, const Lane& lane, S* to,
-                           std::int64_t rows, int first_feature,
+__device__ void store_sums(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                           Rows<S> to, std::int64_t rows, int first_feature,
                            const WarpSums (&sums)[kGroups][kCount],
                            const float (&factors)[kGroups][2]) {
 #pragma unroll
@@ -104,7 +103,7 @@ __device__ void store_sums(const AttentionTask<S>& task, const Place& at, const 
     const int m = k / 2, half = k % 2;
     const std::int64_t row = at.first + lane.row<kGroups>(m, half * 2);
     if (row >= rows) continue;
-    S* const from = to + task.element(at, rows, row);
+    S* const from = task.head(at, to, rows, row);
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
       const int column = first_feature + lane.column(j, 0);
@@ -125,8 +124,8 @@ __device__ void store_sums(const AttentionTask<S>& task, const Place& at, const 
 
 // Loads tiles of two operands, rows of which a block iterates over.
 template <class Tiles, class S>
-__device__ void load_tiles(const AttentionTask<S>& task, const Place& at, const S* x, const S* y,
-                           std::int64_t rows, std::int64_t first, S* tiles) {
+__device__ void load_tiles(const AttentionTask<S>& task, const Place& at, Rows<const S> x,
+                           Rows<const S> y, std::int64_t rows, std::int64_t first, S* tiles) {
   constexpr int kColumns = Tiles::kColumns;
   load_rows_of<Tiles, kColumns>(task, at, x, rows, first, tiles);
   load_rows_of<Tiles, kColumns>(task, at, y, rows, first, tiles + kColumns * Tiles::kPitch);

@@ -35,6 +35,13 @@ struct Place {
   std::int64_t n, h, first;
 };
 
+// Rows of all heads' features, `step` elements from one to the next.
+template <class S>
+struct Rows {
+  S* of;
+  std::int64_t step;
+};
+
 // q, y (N, L, H, d), k, v (N, S, H, d); masks (N, M) and (G, L, M), G being 1 or N H, or null.
 template <class S>
 struct AttentionTask {
@@ -46,7 +53,7 @@ struct AttentionTask {
   std::uint32_t threshold;
   T kept;
   std::uint64_t seed;
-  const S *q, *k, *v;
+  Rows<const S> q, k, v;
   const bool *key_mask, *mask;
   const T* added;
   const std::int64_t *step, *first_row;
@@ -64,9 +71,10 @@ struct AttentionTask {
   __device__ static int here(std::int64_t rest) {
     return rest < kSide ? static_cast<int>(rest) : kSide;
   }
-  // The first element of the head in row `row` of `rows`.
-  __device__ std::int64_t element(const Place& at, std::int64_t rows, std::int64_t row) const {
-    return ((at.n * rows + row) * heads + at.h) * features;
+  // The head in row `row` of `rows`.
+  template <class T>
+  __device__ T* head(const Place& at, Rows<T> x, std::int64_t rows, std::int64_t row) const {
+    return x.of + (at.n * rows + row) * x.step + at.h * features;
   }
   // The number of a query in (N, H, L).
   __device__ std::int64_t row_number(const Place& at, std::int64_t query) const {
@@ -75,20 +83,20 @@ struct AttentionTask {
 
   // Loads rows [first, first + kSide) and features [chunk, chunk + kChunk) of x; zeros beyond the
   // last.
-  __device__ void fetch(const Place& at, const S* x, std::int64_t rows, std::int64_t first,
+  __device__ void fetch(const Place& at, Rows<const S> x, std::int64_t rows, std::int64_t first,
                         std::int64_t chunk, Tile<T>& tile) const {
     const std::int64_t row = first + threadIdx.y;
-    const std::int64_t from = row < rows ? element(at, rows, row) : 0;
+    const S* const from = head(at, x, rows, row);
     for (int c = static_cast<int>(threadIdx.x); c < kChunk; c += kSide) {
       const bool there = row < rows && chunk + c < features;
-      tile.of[threadIdx.y][c] = there ? widen(x[from + chunk + c]) : T(0);
+      tile.of[threadIdx.y][c] = there ? widen(from[chunk + c]) : T(0);
     }
   }
 
   // The dot product over features of row threadIdx.y of x's tile and row threadIdx.x of y's tile.
   // All threads of the block call it. The tiles are free again afterwards.
-  __device__ T dot(const Place& at, const S* x, std::int64_t x_rows, std::int64_t x_first,
-                   const S* y, std::int64_t y_rows, std::int64_t y_first, Tile<T>& left,
+  __device__ T dot(const Place& at, Rows<const S> x, std::int64_t x_rows, std::int64_t x_first,
+                   Rows<const S> y, std::int64_t y_rows, std::int64_t y_first, Tile<T>& left,
                    Tile<T>& right) const {
     T sum = T(0);
     for (std::int64_t chunk = 0; chunk < features; chunk += kChunk) {
@@ -140,13 +148,13 @@ struct AttentionTask {
 
   // Stores a row's sums of the features lane, lane + kSide, … of a chunk.
   template <int kCount>
-  __device__ void put(const Place& at, S* to, std::int64_t rows, std::int64_t row,
+  __device__ void put(const Place& at, Rows<S> to, std::int64_t rows, std::int64_t row,
                       std::int64_t chunk, const T (&sums)[kCount], int lane) const {
     if (row >= rows) return;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       const std::int64_t c = chunk + lane + i * kSide;
-      if (c < features) to[element(at, rows, row) + c] = narrow<S>(sums[i]);
+      if (c < features) head(at, to, rows, row)[c] = narrow<S>(sums[i]);
     }
   }
 };
@@ -155,9 +163,9 @@ struct AttentionTask {
 // dy y per query.
 template <class S>
 struct Slopes {
-  const S *dy, *y;
+  Rows<const S> dy, y;
   const Compute<S>*largest, *logarithm;
-  S *dq, *dk, *dv;
+  Rows<S> dq, dk, dv;
   Compute<S>*dmask, *means;
 };
 

@@ -73,7 +73,7 @@ struct TiledKernel {
 
 template <class S>
 struct AttentionKernels {
-  TiledKernel<void(const AttentionTask<S>, S*, float*, float*)> forward;
+  TiledKernel<void(const AttentionTask<S>, Rows<S>, float*, float*)> forward;
   TiledKernel<void(const AttentionTask<S>, const Slopes<S>)> queries, keys, mask;
   int features = 0;
   bool uses_wgmma = false;
@@ -139,7 +139,7 @@ class TensorCoreAttention final : public AttentionKernel<S> {
     const auto& [forward, queries, keys, mask, features, uses_wgmma] = kernels_;
     if (!this->is_gradient_) {
       forward.kernel<<<forward.blocks(heads, task.queries), forward.threads, forward.shared_bytes,
-                       stream>>>(task, this->template out<S>(pointers, 0),
+                       stream>>>(task, this->result(pointers),
                                  this->template out<float>(pointers, 1),
                                  this->template out<float>(pointers, 2));
       check_launch("attention");
