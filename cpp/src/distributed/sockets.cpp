@@ -27,10 +27,6 @@ std::size_t length_of(std::span<const iovec> pieces) {
   return sum;
 }
 
-std::string text_of_failure(std::size_t rank, const std::string& how) {
-  return "[distributed] expected all ranks to go on but rank " + std::to_string(rank) + " " + how;
-}
-
 }  // namespace
 
 Sockets::Sockets(std::vector<Socket> sockets, std::chrono::seconds limit)
@@ -146,34 +142,23 @@ void Sockets::exchange(const Header& own, Messages& messages) {
       Line& line = lines_[r];
       if (!line.has_received()) moved = receive_from(r, own, messages) || moved;
     }
-    const auto behind = std::ranges::count_if(lines_, &Line::is_behind);
-    if (behind == 0) return;
+    if (std::ranges::none_of(lines_, &Line::is_behind)) return;
     if (moved) {
       last = Clock::now();
       continue;
     }
     wait();
-    // Who waits for a rank that waits itself waits for more of them, and longer: the other one
-    // knows who is silent, and tells.
-    const std::chrono::duration<double> limit = limit_;
-    const auto share = static_cast<double>(behind - 1) / static_cast<double>(lines_.size());
-    if (Clock::now() - last > limit * (1 + share)) fail_of_silent();
+    const Clock::duration waited = Clock::now() - last;
+    if (waited > limit_) check_silent(behind(), lines_.size(), waited, limit_);
   }
 }
 
-void Sockets::fail_of_silent() {
-  std::size_t first = lines_.size();
-  std::string others;
+std::vector<std::size_t> Sockets::behind() {
+  std::vector<std::size_t> ranks;
   for (std::size_t r = 0; r < lines_.size(); ++r) {
-    if (!lines_[r].is_behind()) continue;
-    if (first == lines_.size()) {
-      first = r;
-    } else {
-      others += ", and so has rank " + std::to_string(r);
-    }
+    if (lines_[r].is_behind()) ranks.push_back(r);
   }
-  fail_of(first, "has been silent for " + std::to_string(limit_.count()) +
-                     " s (TRAINGRAPH_DISTRIBUTED_LIMIT)" + others);
+  return ranks;
 }
 
 std::optional<Header> Sockets::told_failure(std::size_t& by) {

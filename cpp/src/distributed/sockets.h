@@ -60,12 +60,12 @@ class Sockets final : public Transport {
   bool receive_from(std::size_t rank, const Header& own, Messages& messages);
   void check(std::size_t rank, const Header& sent, const Header& own);
   void wait();
+  std::vector<std::size_t> behind();
   // A header of Call::failed that is there, by its rank.
   std::optional<Header> told_failure(std::size_t& by);
   [[noreturn]] void fail_of(std::size_t rank, const std::string& how);
   // Of a connection that is closed.
   [[noreturn]] void fail_of_ended(std::size_t rank, const Header& own);
-  [[noreturn]] void fail_of_silent();
 
   std::vector<Line> lines_;
   const std::chrono::seconds limit_;

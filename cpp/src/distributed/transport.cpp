@@ -1,3 +1,4 @@
+// Headers of messages, and the errors of what they tell.
 #include "distributed/transport.h"
 
 #include <cstring>
@@ -8,6 +9,10 @@
 #include "runtime/threads/interruption.h"
 
 namespace traingraph::distributed {
+
+std::string text_of_failure(std::size_t rank, const std::string& how) {
+  return "[distributed] expected all ranks to go on but rank " + std::to_string(rank) + " " + how;
+}
 
 bool is_of_failure(const Header& header) {
   return header.call >> 56 == static_cast<std::uint64_t>(Call::failed);
@@ -38,14 +43,28 @@ void check_agrees(std::size_t rank, const Header& sent, const Header& own) {
                            "ranks, from one thread");
   }
   if (is_of_failure(sent)) {
-    throw DistributedError("[distributed] expected all ranks to go on but rank " +
-                           std::to_string(sent.bytes) + " has ended or failed, as rank " +
-                           std::to_string(rank) + " says");
+    throw DistributedError(text_of_failure(
+        sent.bytes, "has ended or failed, as rank " + std::to_string(rank) + " says"));
   }
   throw DistributedError("[distributed] expected " + to_string(own) + " of rank " +
                          std::to_string(rank) + " but got " + to_string(sent) +
                          ": every rank has to make the same calls in the same order, and one that "
                          "has refused a step has not made it");
+}
+
+void Transport::check_silent(std::span<const std::size_t> behind, std::size_t size,
+                             std::chrono::duration<double> waited, std::chrono::seconds limit) {
+  if (behind.empty()) return;
+  const auto share = static_cast<double>(behind.size() - 1) / static_cast<double>(size);
+  if (waited <= limit * (1 + share)) return;
+  tell_failed(static_cast<int>(behind.front()));
+  std::string others;
+  for (const std::size_t rank : behind.subspan(1)) {
+    others += ", and so has rank " + std::to_string(rank);
+  }
+  throw DistributedError(
+      text_of_failure(behind.front(), "has been silent for " + std::to_string(limit.count()) +
+                                          " s (TRAINGRAPH_DISTRIBUTED_LIMIT)" + others));
 }
 
 void Transport::check_interrupted() const {

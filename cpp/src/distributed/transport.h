@@ -2,8 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -41,6 +43,8 @@ struct Messages {
 inline constexpr const char* kInterrupted =
     "[distributed] expected all ranks to go on but a call of theirs was interrupted";
 
+// Of a rank that ends the training: "has ended".
+std::string text_of_failure(std::size_t rank, const std::string& how);
 // Whether it tells of a rank that has ended or failed.
 bool is_of_failure(const Header& header);
 // "a step (all_reduce 3 of 16 bytes)".
@@ -69,6 +73,11 @@ class Transport {
 
  protected:
   virtual void send_failed(int rank) noexcept = 0;
+  // Where an exchange between `size` ranks has waited so long for those: raises if that is too
+  // long. Who waits for a rank that waits itself waits for more of them, and longer: the other one
+  // knows who is silent, and tells.
+  void check_silent(std::span<const std::size_t> behind, std::size_t size,
+                    std::chrono::duration<double> waited, std::chrono::seconds limit);
   // Where an exchange waits.
   void check_interrupted() const;
 
