@@ -66,9 +66,12 @@ def started(
     `of_last`: variables of the last rank alone. `within`: a command that runs each rank's.
     `stopped`: the rank that stops itself, and is killed when the others have ended.
     """
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    # Kept while they run, so that the system gives it to nobody else: ranks of another test would
+    # meet these. Rank 0 may listen there all the same.
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    port = kept.getsockname()[1]
     shared = {"WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     ranks = [
         subprocess.Popen(
@@ -99,6 +102,7 @@ def started(
         for rank in ranks:
             rank.kill()
             rank.communicate()
+        kept.close()
     return [results[number] for number in range(count)]
 
 
