@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -197,6 +198,23 @@ def restarts(options: Options, world: Any) -> Options:
     return {"digest": digest(model), "starts": os.environ.get("TORCHELASTIC_RESTART_COUNT")}
 
 
+def peaks(options: Options, world: Any) -> Options:
+    """Memory that compile and save have in between beside what is left of it, in bytes."""
+
+    def of_process(name: str) -> int:
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(status.split(f"{name}:")[1].split()[0])
+
+    model = network(options, world)
+    found = [of_process("VmHWM") - of_process("VmRSS")]
+    Path("/proc/self/clear_refs").write_text("5")  # forgets the peak
+    before = of_process("VmRSS")
+    model.save(options["file"])
+    found.append(of_process("VmHWM") - before)
+    bytes_of_state = sum(np.asarray(values).nbytes for values in model.state().values())
+    return {"compile": found[0], "save": found[1], "state": bytes_of_state}
+
+
 def digest_of(path: str) -> str:
     """Of what a file holds of a training, whichever rank counts its passes."""
     from safetensors.numpy import load_file
@@ -268,6 +286,7 @@ def main() -> None:
             "gradients": gradients,
             "launches": launches,
             "checks": checks,
+            "peaks": peaks,
             "resumes": resumes,
             "restarts": restarts,
             "fit": fit,

@@ -1,5 +1,7 @@
 """Optimizer buffers that ranks share, and gradients that travel in 16 bits."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -29,6 +31,18 @@ def test_each_rank_keeps_its_part(count):
         assert buffers / count <= result["buffer_bytes"] < 1.001 * buffers / count
         # What joins the parts costs less than that saves.
         assert result["all_bytes"] < whole["all_bytes"] - buffers * (1 - 1 / count) / 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is counted by /proc")
+@pytest.mark.parametrize("shard", [False, True])
+def test_nobody_needs_room_for_the_whole_state(tmp_path, shard):
+    """Ranks begin with that of rank 0 by one tensor after another; it alone keeps one to write."""
+    options = {"net": "deep", "file": str(tmp_path / "file")}
+    for result in launch.ranks("peaks", 3, shard=shard, **options):
+        assert result["state"] > 80e6
+        assert result["compile"] < result["state"] / 2
+        if shard and result["rank"] != 0:
+            assert result["save"] < result["state"] / 2
 
 
 def test_shards_with_micro_batches():

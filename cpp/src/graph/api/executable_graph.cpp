@@ -193,7 +193,7 @@ void ExecutableGraph::compile(CompilationOptions options, const Device& device,
     state_->executor = std::move(executor);
     state_->compiled_for(device);
   }
-  if (together != nullptr) agree_over_ranks(*now, *this);
+  if (together != nullptr) agree_over_ranks(*now, compiled_description(), *state_);
 }
 
 Precision ExecutableGraph::precision() const {

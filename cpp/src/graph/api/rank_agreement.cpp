@@ -9,6 +9,7 @@
 
 #include "distributed/beginning.h"
 #include "graph/lowering/lowering.h"
+#include "graph/state/load_checkpoint.h"
 #include "ir/number_text.h"
 
 namespace traingraph {
@@ -34,7 +35,7 @@ std::string without_layer_numbers(const std::string& text) {
   return result;
 }
 
-std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& graph) {
+std::vector<Compared> compared(const GraphState& state, const std::string& program) {
   const OptimizerPtr& optimizer = state.optimizer;
   const std::optional<DataType>& exchange = state.distributed.gradient_exchange;
   return {
@@ -48,7 +49,7 @@ std::vector<Compared> compared(const GraphState& state, const ExecutableGraph& g
       {"synchronized_batch_norm", state.distributed.synchronized_batch_norm ? "true" : "false"},
       {"shard_optimizer", state.distributed.shard_optimizer ? "true" : "false"},
       {"gradient_exchange", exchange ? name(*exchange) : "none"},
-      {"program", without_layer_numbers(graph.compiled_description())},
+      {"program", without_layer_numbers(program)},
   };
 }
 
@@ -89,23 +90,16 @@ void check_may_be_distributed(const GraphState& state) {
       "which exchange gradients before its update, but got none");
 }
 
-void agree_over_ranks(const GraphState& compiled, ExecutableGraph& graph) {
+void agree_over_ranks(const GraphState& compiled, const std::string& program, GraphState& graph) {
   distributed::Ranks& ranks = *compiled.ranks;
-  for (const Compared& one : compared(compiled, graph)) check_alike(ranks, one);
+  for (const Compared& one : compared(compiled, program)) check_alike(ranks, one);
   distributed::RankGuard guard(&ranks);
-  NamedData values = graph.copy_state();
+  const Compared state{"state", entries_of_state(graph)};
   guard.done();
-  std::string names;
-  for (const auto& [name, data] : values) {
-    names += name + " of " + std::to_string(data.length) + " bytes\n";
-  }
-  check_alike(ranks, {"state", names});
-  distributed::RankGuard loading(&ranks);
-  for (auto& [name, data] : values) {
-    ranks.broadcast({static_cast<std::byte*>(data.bytes), data.length});
-  }
-  if (ranks.rank() != 0) graph.load_state(values);
-  loading.done();
+  check_alike(ranks, state);
+  distributed::RankGuard taking(&ranks);
+  take_state_of_first_rank(graph);
+  taking.done();
 }
 
 }  // namespace traingraph

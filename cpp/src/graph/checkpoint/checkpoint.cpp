@@ -9,11 +9,13 @@
 #include <limits>
 #include <map>
 #include <set>
+#include <span>
 
 #include <traingraph/device.h>
 #include <traingraph/errors.h>
 #include <traingraph/graph.h>
 
+#include "distributed/ranks.h"
 #include "graph/checkpoint/checkpoint_contents.h"
 #include "graph/checkpoint/fit_entries.h"
 #include "graph/checkpoint/safetensors.h"
@@ -73,24 +75,37 @@ void check_sums_are_whole(const GraphState& state) {
       "begun, of which each rank has a sum of its own; execute the rest of its micro-batches");
 }
 
-NamedData copy_of(const Contents& contents, const GraphState& state) {
-  NamedData result;
-  auto copy = [&](const NamedTensors& tensors) {
-    for (const auto& [name, tensor] : tensors) {
-      const TensorDescriptor& d = tensor->descriptor();
-      TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
-      tensor->copy_to(data.bytes, data.length);
-      result.emplace_back(name, std::move(data));
-    }
-  };
-  copy(contents.parameters);
-  copy(contents.scaling);
+void check_no_step_has_begun(const Contents& contents, const GraphState& state) {
+  const BegunStepPtr begun = begun_step(state);
+  if (begun != nullptr && sums_gradients_of(*begun, contents.summed)) check_sums_are_whole(state);
+}
+
+TensorData copy_of(const Tensor& tensor) {
+  const TensorDescriptor& d = tensor.descriptor();
+  TensorData data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+  tensor.copy_to(data.bytes, data.length);
+  return data;
+}
+
+// Those that have optimizer buffers.
+NamedTensors with_buffers(const Contents& contents) {
   const std::set<const Tensor*> resting = tensors_of(contents.resting);
   const std::set<const Tensor*> updated = tensors_of(contents.updated);
+  NamedTensors result;
   for (const auto& [name, tensor] : contents.parameters) {
     const bool rests =
         resting.contains(tensor.get()) && has_optimizer_data(*tensor, contents.slots);
-    if (!rests && !updated.contains(tensor.get())) continue;
+    if (rests || updated.contains(tensor.get())) result.emplace_back(name, tensor);
+  }
+  return result;
+}
+
+NamedData copy_of(const Contents& contents, const GraphState& state) {
+  NamedData result;
+  for (const NamedTensors* group : {&contents.parameters, &contents.scaling}) {
+    for (const auto& [name, tensor] : *group) result.emplace_back(name, copy_of(*tensor));
+  }
+  for (const auto& [name, tensor] : with_buffers(contents)) {
     std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
     for (std::size_t k = 0; k < buffers.size(); ++k) {
       result.emplace_back(slot_name(name, contents.slots[k]), std::move(buffers[k]));
@@ -273,6 +288,13 @@ void check(const Values& values, const Contents& contents, const GraphState& sta
   differences.raise(!state.training, state.optimizer.get());
 }
 
+// To be written; `host` is locked.
+void make_host_copy(Tensor& tensor) {
+  if (tensor.data().bytes != nullptr) return;
+  const TensorDescriptor& d = tensor.descriptor();
+  tensor.state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+}
+
 // Into the memory that the tensor already has, which may be the caller's, and on to the device.
 void replace_data(Tensor& tensor, const TensorData& data) {
   TensorState& state = tensor.state();
@@ -284,6 +306,12 @@ void replace_data(Tensor& tensor, const TensorData& data) {
   lock.unlock();
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });
+}
+
+void replace_parameter(GraphState& state, const TensorPtr& tensor, const TensorData& data) {
+  replace_data(*tensor, data);
+  const std::lock_guard lock(structure());
+  if (state.constants.contains(tensor)) ++state.changes;  // folded: compile anew
 }
 
 void replace_optimizer_data(Tensor& tensor, std::vector<TensorData> data,
@@ -339,10 +367,10 @@ void replace_optimizer_data(const Contents& contents, const Values& values) {
 }
 
 // What a step began with before the load is gone.
-void give_up_step(const Values& values, GraphState& state) {
+void give_up_step(bool has_begun_step, const std::string& source, GraphState& state) {
   const std::shared_ptr<Executor> executor = state.newest_executor();
-  if (executor != nullptr && !executor->give_up_step(values.has_begun_step())) {
-    throw InvalidArgument("[load] expected no later step in flight, because " + values.source +
+  if (executor != nullptr && !executor->give_up_step(has_begun_step)) {
+    throw InvalidArgument("[load] expected no later step in flight, because " + source +
                           " was saved between the micro-batches of one");
   }
   state.resumed->set(nullptr);
@@ -360,12 +388,10 @@ void replace_begun_step(const Contents& contents, const Values& values, GraphSta
 }
 
 void replace(const Contents& contents, const Values& values, GraphState& state) {
-  if (state.training) give_up_step(values, state);
+  if (state.training) give_up_step(values.has_begun_step(), values.source, state);
   state.fit_place->set(nullptr);
   for (const auto& [name, tensor] : contents.parameters) {
-    replace_data(*tensor, values.at(name));
-    const std::lock_guard lock(structure());
-    if (state.constants.contains(tensor)) ++state.changes;  // folded: compile anew
+    replace_parameter(state, tensor, values.at(name));
   }
   replace_scaling(contents, values);
   replace_optimizer_data(contents, values);
@@ -404,9 +430,7 @@ void take(Values& values, GraphState& state) {
   for (const auto& [name, tensor] : contents.parameters) {
     const std::lock_guard lock(tensor->state().host);
     if (!state.training && name.starts_with("tensor.")) tensor->state().is_trained = true;
-    if (tensor->data().bytes != nullptr) continue;
-    const TensorDescriptor& d = tensor->descriptor();
-    tensor->state().data = TensorData::copy_of(nullptr, 0, d.data_type, d.shape);
+    make_host_copy(*tensor);
   }
   run_between(state, [&] { replace(contents, values, state); });
 }
@@ -480,13 +504,18 @@ void ExecutableGraph::save(const std::string& path, const Metadata& given) const
   metadata.insert(given.begin(), given.end());
   const Contents contents = contents_of(*state_->snapshot(), state_->training);
   ask_attending(*state_);
+  const bool is_of_all_ranks = state_->buffer_parts != nullptr && !state_->is_attended;
   NamedData tensors;
-  run_between(*state_, [&] {
-    tensors = copy_of(contents, *state_);
-    add_fit_place(*state_, tensors);
-  });
+  if (is_of_all_ranks && state_->ranks->rank() != 0) {
+    give_parts(*state_);
+  } else {
+    run_between(*state_, [&] {
+      tensors = copy_of(contents, *state_);
+      add_fit_place(*state_, tensors);
+    });
+  }
   const auto write = [&] { write_safetensors(path, tensors, metadata); };
-  if (state_->buffer_parts == nullptr || state_->is_attended) return write();
+  if (!is_of_all_ranks) return write();
   save_by_first_rank(*state_, path, write);
 }
 
@@ -548,6 +577,71 @@ void check_is_checkpoint(const std::string& path) {
   throw InvalidArgument("[Checkpoint] expected a checkpoint to replace, or no file, but got '" +
                         path + "', a file that is no checkpoint of this library; pass another " +
                         "path");
+}
+
+void give_parts(const GraphState& state) {
+  const Contents contents = contents_of(*state.snapshot(), true);
+  run_between(state, [&] {
+    for (const auto& [name, tensor] : with_buffers(contents)) {
+      copy_optimizer_data(*tensor, contents.slots);
+    }
+    check_no_step_has_begun(contents, state);
+  });
+}
+
+std::string entries_of_state(const GraphState& state) {
+  const Contents contents = contents_of(*state.snapshot(), true);
+  check_no_step_has_begun(contents, state);
+  std::string entries;
+  const auto add = [&](const std::string& name, const Tensor& tensor) {
+    const TensorDescriptor& d = tensor.descriptor();
+    entries += name + " " + traingraph::name(d.data_type) + " " + to_string(d.shape) + "\n";
+  };
+  for (const NamedTensors* group : {&contents.parameters, &contents.scaling}) {
+    for (const auto& [name, tensor] : *group) add(name, *tensor);
+  }
+  for (const auto& [name, tensor] : with_buffers(contents)) {
+    for (const std::string& slot : contents.slots) add(slot_name(name, slot), *tensor);
+  }
+  for (const std::string& name : contents.numbers) entries += name + "\n";
+  return entries;
+}
+
+void take_state_of_first_rank(GraphState& state) {
+  const Contents contents = contents_of(*state.snapshot(), true);
+  distributed::Ranks& ranks = *state.ranks;
+  const bool takes = ranks.rank() != 0;
+  const auto tell = [&ranks](const TensorData& data) {
+    ranks.broadcast({static_cast<std::byte*>(data.bytes), data.length});
+  };
+  run_between(state, [&] {
+    if (takes) {
+      give_up_step(false, "rank 0", state);
+      state.fit_place->set(nullptr);
+    }
+    for (const NamedTensors* group : {&contents.parameters, &contents.scaling}) {
+      for (const auto& [name, tensor] : *group) {
+        const TensorData data = copy_of(*tensor);
+        tell(data);
+        if (!takes) continue;
+        {
+          const std::lock_guard lock(tensor->state().host);
+          make_host_copy(*tensor);
+        }
+        replace_parameter(state, tensor, data);
+      }
+    }
+    for (const auto& [name, tensor] : with_buffers(contents)) {
+      std::vector<TensorData> buffers = copy_optimizer_data(*tensor, contents.slots);
+      for (const TensorData& data : buffers) tell(data);
+      if (takes) replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
+    }
+    for (const std::string& name : contents.numbers) {
+      std::int64_t number = number_of(state, name);
+      ranks.broadcast(std::as_writable_bytes(std::span(&number, 1)));
+      if (takes) replace_number(state, name, number);
+    }
+  });
 }
 
 void ExecutableGraph::load_state(const NamedData& given) {

@@ -167,7 +167,7 @@ class Fit {
   }
 
   void for_callbacks(const std::function<void(FitCallback&)>& call) {
-    by_first_rank(graph_, state_, [&] {
+    by_first_rank(state_, [&] {
       for (const FitCallbackPtr& callback : arguments_.callbacks) call(*callback);
     });
   }
@@ -284,7 +284,7 @@ class Fit {
       placed.has_heard = true;
     };
     keeping_place("", [&] {
-      by_first_rank(graph_, state_, [&] {
+      by_first_rank(state_, [&] {
         auto placed = place_.callbacks.begin();
         for (const FitCallbackPtr& callback : arguments_.callbacks) {
           hears(*placed++, [&] { return callback->after_epoch(graph_, epoch); });
@@ -357,7 +357,7 @@ class Fit {
 
   void save(const Checkpoint& file) {
     try {
-      by_first_rank(graph_, state_, [&] {
+      by_first_rank(state_, [&] {
         if (is_first_rank(state_)) file.save(graph_);
       });
     } catch (Error& error) {

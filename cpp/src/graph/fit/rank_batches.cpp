@@ -15,6 +15,7 @@
 #include "graph/fit/resumed_fit.h"
 #include "graph/run/executor.h"
 #include "graph/state/attendance.h"
+#include "graph/state/load_checkpoint.h"
 #include "ir/number_text.h"
 
 namespace traingraph {
@@ -207,13 +208,12 @@ void check_whole_steps(const GraphState& state, const std::vector<const Checkpoi
   }
 }
 
-void by_first_rank(const TrainingGraph& graph, GraphState& state,
-                   const std::function<void()>& work) {
+void by_first_rank(GraphState& state, const std::function<void()>& work) {
   if (state.buffer_parts == nullptr) return work();
   distributed::RankGuard guard(state.ranks.get());
   if (state.ranks->rank() != 0) {
     work();
-    while (attended(state) == Attended::copies_state) graph.copy_state();
+    while (attended(state) == Attended::copies_state) give_parts(state);
   } else {
     state.is_attended = true;
     try {

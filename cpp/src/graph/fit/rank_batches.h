@@ -39,8 +39,7 @@ void check_whole_steps(const GraphState& state, const std::vector<const Checkpoi
                        std::int64_t epoch);
 // What rank 0 does alone, and callbacks that are asked elsewhere do not: where ranks have parts of
 // the optimizer's buffers, the others attend.
-void by_first_rank(const TrainingGraph& graph, GraphState& state,
-                   const std::function<void()>& work);
+void by_first_rank(GraphState& state, const std::function<void()>& work);
 
 // Whether all ranks say so.
 bool is_agreed(const GraphState& state, bool own);
