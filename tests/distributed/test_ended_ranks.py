@@ -104,6 +104,27 @@ def known_as(names: Path, name: str) -> None:
         file.write(f"127.0.0.1 {name}\n")
 
 
+def is_of_ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        pytest.param("::1", marks=pytest.mark.skipif(not is_of_ipv6(), reason="no IPv6 here")),
+    ],
+)
+def test_hosts_of_either_protocol(host):
+    """Three ranks, of which the last one is told where the second one listens."""
+    results = launch.started("steps", 3, {"net": "mlp", "steps": 2}, MASTER_ADDR=host)
+    assert all(result["status"] == 0 for result in results), results
+
+
 def test_a_name_that_never_comes():
     variables = {"MASTER_ADDR": "no-such-host.invalid", "TRAINGRAPH_DISTRIBUTED_LIMIT": "1"}
     first, last = launch.started("fails", 2, {"net": "mlp"}, **variables)

@@ -13,9 +13,11 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include <traingraph/errors.h>
 
@@ -130,11 +132,19 @@ int Socket::release() { return std::exchange(descriptor_, -1); }
 Socket listen_at(const Address& address) {
   int code = 0;
   const auto found = resolved(address, AI_PASSIVE, Clock::now());
-  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) {
+  std::vector<const addrinfo*> places;
+  for (const addrinfo* at = found.get(); at != nullptr; at = at->ai_next) places.push_back(at);
+  // Who listens by IPv6 hears IPv4, too.
+  std::ranges::stable_sort(places, {},
+                           [](const addrinfo* at) { return at->ai_family != AF_INET6; });
+  for (const addrinfo* at : places) {
     Socket socket = made(*at);
-    const int on = 1;
+    const int on = 1, off = 0;
     if (socket.is_open()) {
       setsockopt(socket.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      if (at->ai_family == AF_INET6) {
+        setsockopt(socket.descriptor(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+      }
     }
     if (socket.is_open() && bind(socket.descriptor(), at->ai_addr, at->ai_addrlen) == 0 &&
         listen(socket.descriptor(), SOMAXCONN) == 0) {
@@ -189,6 +199,10 @@ Socket accept_from(const Socket& listening, Clock::time_point deadline, std::str
     char name[NI_MAXHOST] = {};
     getnameinfo(at, length, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
     host = name;
+    // One of IPv4, as ranks without IPv6 have to reach it.
+    if (constexpr std::string_view kMapped = "::ffff:"; host.starts_with(kMapped)) {
+      host.erase(0, kMapped.size());
+    }
     return socket;
   }
   return {};
