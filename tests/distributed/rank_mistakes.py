@@ -29,6 +29,11 @@ def stops(own: Options, model: Any) -> None:
         model.fit(x, labels=y)
     elif own["calls"] == "schedule":
         model.fit(x, labels=y, epochs=3, schedule=lambda step: 0.1 if step < 2 else own["later"])
+    elif own["calls"] == "long epoch":
+        x, y = np.tile(x, (10**5, 1)), np.tile(y, 10**5)
+        if "lives" in own:
+            threading.Timer(own["lives"], os._exit, (3,)).start()
+        model.fit(x, labels=y)
     elif own["calls"] == "fit":
         model.fit(x, labels=y, validation=(x[:4], y[:4]), **own["arguments"])
     elif own["calls"] == "resume":

@@ -20,6 +20,14 @@ def test_a_rank_that_ends_is_named():
         assert result["seconds"] < 30
 
 
+def test_a_rank_that_ends_in_a_fit_is_named_with_the_step():
+    options = {"net": "mlp", "calls": "long epoch", "of_last": {"lives": 1}}
+    first, last = launch.started("fails", 2, options)
+    assert last["status"] == 3
+    expected = r"but rank 1 has ended \(.*, from the last checkpoint\) in step \d+ of epoch 1$"
+    assert re.search(expected, first["text"])
+
+
 @pytest.mark.parametrize("seconds", [0.4, 0.47, 0.55, 0.66])
 def test_a_rank_that_ends_leaves_the_parameters(seconds):
     """Wherever it is in a step of several buckets: those of the step before, on all others."""

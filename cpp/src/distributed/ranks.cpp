@@ -19,8 +19,9 @@
 namespace traingraph::distributed {
 namespace {
 
+// In brackets, as a fit says behind it in which step.
 constexpr const char* kStartAgain =
-    "; end this process and start all ranks again, from the last checkpoint";
+    " (end this process and start all ranks again, from the last checkpoint)";
 
 // Of the running system, which containers share as they share GPUs.
 std::string name_of_machine() {

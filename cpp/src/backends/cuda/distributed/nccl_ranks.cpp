@@ -149,8 +149,8 @@ NcclRanks& nccl_ranks(int number, const Context& context) {
 void check_ranks() {
   if (const std::string* const why = lost.load()) {
     throw DistributedError(*why +
-                           "; end this process and start all ranks again, from the last "
-                           "checkpoint");
+                           " (end this process and start all ranks again, from the last "
+                           "checkpoint)");
   }
   const volatile Disagreement* const found = seen.load();
   if (found != nullptr && found->graph != 0) {
