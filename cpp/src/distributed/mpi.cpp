@@ -64,7 +64,7 @@ struct Functions {
 // What MPI's headers define, for each library.
 template <class Handle>
 struct Constants {
-  Handle comm_world, byte, errors_return, no_request;
+  Handle comm_world, comm_self, byte, errors_return, no_request;
   void* ignored_statuses;
   int serialized, multiple;  // levels of threads
 };
@@ -72,11 +72,13 @@ struct Constants {
 void* pointer(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
 
 Constants<void*> of_standard() {
-  return {pointer(0x101), pointer(0x247), pointer(0x143), pointer(0x180), nullptr, 2048, 4096};
+  return {pointer(0x101), pointer(0x102), pointer(0x247), pointer(0x143),
+          pointer(0x180), nullptr,        2048,           4096};
 }
 
 Constants<void*> of_open_mpi(const MpiLibrary& library) {
   return {library.symbol("ompi_mpi_comm_world"),
+          library.symbol("ompi_mpi_comm_self"),
           library.symbol("ompi_mpi_byte"),
           library.symbol("ompi_mpi_errors_return"),
           library.symbol("ompi_request_null"),
@@ -86,7 +88,7 @@ Constants<void*> of_open_mpi(const MpiLibrary& library) {
 }
 
 Constants<int> of_mpich() {
-  return {0x44000000, 0x4c00010d, 0x54000001, 0x2c000000, pointer(1), 2, 3};
+  return {0x44000000, 0x44000001, 0x4c00010d, 0x54000001, 0x2c000000, pointer(1), 2, 3};
 }
 
 // "Open MPI v5.0.11" of "Open MPI v5.0.11, package: …", "MPICH 5.0.2" of "MPICH
@@ -191,6 +193,10 @@ class Mpi final : public Transport {
     } else {
       check("MPI_Init_thread", call_.init_thread(nullptr, nullptr, are_.multiple, &level));
       is_ours_ = true;
+      // Errors of requests belong to one of these, and would end the process before it says why.
+      for (const Handle of : {are_.comm_world, are_.comm_self}) {
+        check("MPI_Comm_set_errhandler", call_.set_errhandler(of, are_.errors_return));
+      }
     }
     if (level >= are_.serialized) return;
     throw DistributedError(
@@ -199,13 +205,16 @@ class Mpi final : public Transport {
         path + " runs at a lower level; begin it with MPI_Init_thread");
   }
 
-  void check(const char* name, int code) const {
-    if (code == 0) return;
+  std::string text_of(int code) const {
     char text[8192] = {};
     int length = 0;
     call_.error_string(code, text, &length);
+    return text;
+  }
+  void check(const char* name, int code) const {
+    if (code == 0) return;
     throw DistributedError("[distributed] expected success of " + std::string(name) +
-                           " but got: " + text);
+                           " but got: " + text_of(code));
   }
 
   Handle* request(std::size_t rank, std::size_t k) { return &requests_[kOfRank * rank + k]; }
@@ -247,7 +256,7 @@ class Mpi final : public Transport {
     int done = 0;
     const int code = call_.testall(static_cast<int>(count), requests, &done, are_.ignored_statuses);
     if (code != 0 || done != 0) check_headers(messages);
-    check("MPI_Testall", code);
+    if (code != 0) name_ended(code);
     return done != 0;
   }
 
@@ -271,6 +280,18 @@ class Mpi final : public Transport {
       check_headers(messages);
       check_interrupted();
     }
+  }
+
+  // MPICH's messages of a rank that has ended fail, and those alone.
+  [[noreturn]] void name_ended(int code) {
+    for (std::size_t r = 0; r < static_cast<std::size_t>(size_); ++r) {
+      int done = 0;
+      if (call_.testall(kOfRank, request(r, 0), &done, are_.ignored_statuses) == 0) continue;
+      tell_failed(static_cast<int>(r));
+      throw DistributedError(text_of_failure(r, "has ended: " + text_of(code)));
+    }
+    check("MPI_Testall", code);
+    throw InternalError("[distributed] an error without a code");
   }
 
   // MPI gives back none of several requests that are tested together before all are done, so those
