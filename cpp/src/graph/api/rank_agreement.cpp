@@ -9,7 +9,7 @@
 
 #include "distributed/beginning.h"
 #include "graph/lowering/lowering.h"
-#include "graph/state/load_checkpoint.h"
+#include "graph/state/rank_state.h"
 #include "ir/number_text.h"
 
 namespace traingraph {

@@ -15,7 +15,7 @@
 #include "graph/fit/resumed_fit.h"
 #include "graph/run/executor.h"
 #include "graph/state/attendance.h"
-#include "graph/state/load_checkpoint.h"
+#include "graph/state/rank_state.h"
 #include "ir/number_text.h"
 
 namespace traingraph {
