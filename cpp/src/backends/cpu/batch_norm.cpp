@@ -6,6 +6,8 @@
 // of the variance; chunks are then joined in float64, always in the same order.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "backends/cpu/channel_groups.h"
@@ -13,6 +15,7 @@
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "ir/epilogue.h"
+#include "runtime/numbers/half.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -59,12 +62,28 @@ bool cancels(const ir::Graph& graph, const ir::Node& node) {
   return element_count(shape) == 2 * shape[1];
 }
 
+ir::ValueId source_of(const ir::Node& node) {
+  return node.inputs[node.op == ir::Op::batch_norm ? Forward::x : Backward::x];
+}
+
+// Which of the loops takes this type; -1: none.
+int loop_of(DataType type) {
+  constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16};
+  const auto found = std::find(std::begin(kTypes), std::end(kTypes), type);
+  return found == std::end(kTypes) ? -1 : static_cast<int>(found - std::begin(kTypes));
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
+  const ir::Type& x = graph.type(source_of(node));
+  if (loop_of(x.data_type) < 0) {
+    return Support::no("hand-written batch norm loops take float32 and 16 bits");
+  }
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
-      const DataType type = graph.type(id).data_type;
-      if (type != DataType::kFloat32 && id != rows_of(node)) {
-        return Support::no("hand-written batch norm loops take float32");
+      const ir::Type& type = graph.type(id);
+      const DataType taken = type.shape == x.shape ? x.data_type : DataType::kFloat32;
+      if (type.data_type != taken && id != rows_of(node)) {
+        return Support::no("hand-written batch norm loops take x's type, and float32 per channel");
       }
     }
   }
@@ -105,8 +124,7 @@ bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& l
 
 // All tensors of x's shape take x's layout.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
-  const ir::Value& x =
-      graph.value(node.inputs[node.op == ir::Op::batch_norm ? Forward::x : Backward::x]);
+  const ir::Value& x = graph.value(source_of(node));
   const Shape& shape = x.type.shape;
   const ir::Layout layout = ChannelGroups::takes(shape, x.layout) ? x.layout : ir::Layout{};
   LayoutChoice choice = plain_layouts(node);
@@ -128,14 +146,17 @@ class ChannelKernel : public Kernel {
  public:
   ChannelKernel(const ir::Graph& graph, const ir::Node& node, ir::ValueId x, int passes)
       : groups_(graph.type(x).shape, graph.value(x).layout),
-        loops_(groups_.in_runs() ? loops().batch_norm->run : loops().batch_norm->lanes),
+        type_(graph.type(x).data_type),
+        size_(ir::is_half(type_) ? 2 : 4),
+        loops_((groups_.in_runs() ? loops().batch_norm->run
+                                  : loops().batch_norm->lanes)[loop_of(type_)]),
         node_(node),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
         counted_(rows_of(node)),
         rows_of_sample_(groups_.rows() / graph.type(x).shape[0]),
-        streams_(graph.type(x).elements() >= kStreamedElements) {
+        streams_(size_ * graph.type(x).elements() >= kStreamedBytes) {
     threads_ = threads_for(
-        nanoseconds_to_move(4.0 * passes * static_cast<double>(graph.type(x).elements())));
+        nanoseconds_to_move(static_cast<double>(size_ * passes * graph.type(x).elements())));
   }
 
   std::size_t workspace_bytes() const final {
@@ -147,7 +168,7 @@ class ChannelKernel : public Kernel {
  protected:
   static constexpr std::size_t kCoefficients = 3;
   // 16 MiB: more than the caches will still hold when somebody reads the result.
-  static constexpr std::int64_t kStreamedElements = std::int64_t{1} << 22;
+  static constexpr std::int64_t kStreamedBytes = std::int64_t{1} << 24;
 
   // The group's rows that count: the first ones.
   std::int64_t counted(Pointers pointers) const {
@@ -206,7 +227,25 @@ class ChannelKernel : public Kernel {
            groups_.first_channel(group);
   }
 
+  // From an element of a tensor on; null stays null.
+  const std::byte* from(const std::byte* base, std::int64_t at) const {
+    return base == nullptr ? nullptr : base + size_ * at;
+  }
+  // One element.
+  double element(const std::byte* base, std::int64_t at) const {
+    const std::byte* const x = from(base, at);
+    float wide = 0;
+    if (ir::is_half(type_)) {
+      traingraph::widen(type_, x, &wide, 1);
+    } else {
+      wide = *reinterpret_cast<const float*>(x);
+    }
+    return static_cast<double>(wide);
+  }
+
   ChannelGroups groups_;
+  DataType type_;  // of the tensors of x's shape
+  std::int64_t size_;
   const BatchNormForm& loops_;
   ir::Node node_;
   std::size_t workspace_;
@@ -227,17 +266,16 @@ class BatchNorm final : public ChannelKernel {
   }
 
   void run(Pointers pointers) override {
-    const float* x = floats(pointers, node_.inputs[Forward::x]);
-    const float* z =
-        epilogue_.adds ? floats(pointers, node_.inputs[Forward::epilogue(1)]) : nullptr;
-    float* y = results(pointers, node_.outputs[0]);
+    const std::byte* x = pointers[node_.inputs[Forward::x]];
+    const std::byte* z = epilogue_.adds ? pointers[node_.inputs[Forward::epilogue(1)]] : nullptr;
+    std::byte* y = pointers[node_.outputs[0]];
     const auto apply = [&](std::int64_t group, std::int64_t chunk) {
       const float* scale = coefficients(pointers, 0, group);
       const float* shift = coefficients(pointers, 1, group);
       const float* mean = coefficients(pointers, 2, group);
       groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
         where.streams = streams_ && x != y && z != y;
-        loops_.normalize(where, x + at, z == nullptr ? nullptr : z + at, y + at, mean, scale, shift,
+        loops_.normalize(where, from(x, at), from(z, at), y + size_ * at, mean, scale, shift,
                          epilogue_.relu);
       });
     };
@@ -252,7 +290,7 @@ class BatchNorm final : public ChannelKernel {
 
  private:
   // The chunk's mean and Σ (x - mean)² per channel.
-  void sum(Pointers pointers, const float* x, std::int64_t group, std::int64_t chunk) const {
+  void sum(Pointers pointers, const std::byte* x, std::int64_t group, std::int64_t chunk) const {
     const std::int64_t lanes = groups_.lanes(group);
     const std::int64_t begin = groups_.chunk_begin(chunk);
     const std::int64_t end = groups_.chunk_end(chunk, counted(pointers));
@@ -265,17 +303,19 @@ class BatchNorm final : public ChannelKernel {
       if (first) {
         // Near enough to the mean: the middle one of three elements, of which one may be far off.
         for (std::int64_t j = 0; j < lanes; ++j) {
-          const auto row = [&](std::int64_t r) { return x[at + r * where.stride + j]; };
+          const auto row = [&](std::int64_t r) {
+            return static_cast<float>(element(x, at + r * where.stride + j));
+          };
           const auto [low, high] = std::minmax({row(0), row(where.rows - 1)});
           shift[j] = std::clamp(row(where.rows / 2), low, high);
           means[j] = squares[j] = 0;
         }
         first = false;
       }
-      loops_.moments(where, x + at, shift, means, squares);
+      loops_.moments(where, from(x, at), shift, means, squares);
     });
     mend_sums(group, chunk, end, means, [&](std::int64_t at, std::int64_t j) {
-      const double d = static_cast<double>(x[at]) - static_cast<double>(shift[j]);
+      const double d = element(x, at) - static_cast<double>(shift[j]);
       return std::pair(d, d * d);
     });
     const auto count = static_cast<double>(end - begin);
@@ -351,20 +391,20 @@ class BatchNormGradient final : public ChannelKernel {
       : ChannelKernel(graph, node, node.inputs[Backward::x], 5), prologue_(prologue_of(node)) {}
 
   void run(Pointers pointers) override {
-    const float* dy = floats(pointers, prologue_.dy);
-    const float* added = floats(pointers, prologue_.added);
-    const float* result = floats(pointers, prologue_.result);
-    float* joined = added == nullptr ? nullptr : results(pointers, node_.outputs[3]);
-    // What counts of dy.
-    const float* g = added == nullptr ? dy : joined;
-    const float* mask = added == nullptr ? result : nullptr;
-    const float* x = floats(pointers, node_.inputs[Backward::x]);
-    const float* means = floats(pointers, node_.inputs[Backward::mean]);
-    float* dx = results(pointers, node_.outputs[0]);
-    const std::int64_t rows = counted(pointers);
-    auto at_or_null = [](const float* base, std::int64_t at) {
-      return base == nullptr ? nullptr : base + at;
+    const auto given = [&](ir::ValueId id) -> const std::byte* {
+      return id == ir::kNone ? nullptr : pointers[id];
     };
+    const std::byte* dy = given(prologue_.dy);
+    const std::byte* added = given(prologue_.added);
+    const std::byte* result = given(prologue_.result);
+    std::byte* joined = added == nullptr ? nullptr : pointers[node_.outputs[3]];
+    // What counts of dy.
+    const std::byte* g = added == nullptr ? dy : joined;
+    const std::byte* mask = added == nullptr ? result : nullptr;
+    const std::byte* x = pointers[node_.inputs[Backward::x]];
+    const float* means = floats(pointers, node_.inputs[Backward::mean]);
+    std::byte* dx = pointers[node_.outputs[0]];
+    const std::int64_t rows = counted(pointers);
     run_passes(
         [&](std::int64_t group, std::int64_t chunk) {
           const std::int64_t lanes = groups_.lanes(group);
@@ -374,16 +414,17 @@ class BatchNormGradient final : public ChannelKernel {
           std::fill_n(first, 2 * lanes, 0.0);
           groups_.each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
             if (added != nullptr) {
-              loops_.gradient_join(where, dy + at, added + at, at_or_null(result, at), joined + at);
+              loops_.gradient_join(where, from(dy, at), from(added, at), from(result, at),
+                                   joined + size_ * at);
             }
-            loops_.gradient_sums(where, g + at, x + at, at_or_null(mask, at),
+            loops_.gradient_sums(where, from(g, at), from(x, at), from(mask, at),
                                  means + groups_.first_channel(group), first, first + lanes);
           });
           mend_sums(group, chunk, end, first, [&](std::int64_t at, std::int64_t j) {
-            const bool passes = mask == nullptr || !(mask[at] <= 0.0f);
-            const double counts = passes ? static_cast<double>(g[at]) : 0.0;
+            const bool passes = mask == nullptr || !(element(mask, at) <= 0);
+            const double counts = passes ? element(g, at) : 0.0;
             const double mean = static_cast<double>(means[groups_.first_channel(group) + j]);
-            return std::pair(counts, counts * (static_cast<double>(x[at]) - mean));
+            return std::pair(counts, counts * (element(x, at) - mean));
           });
         },
         [&](std::int64_t group) { finish(pointers, group); },
@@ -393,12 +434,14 @@ class BatchNormGradient final : public ChannelKernel {
           groups_.each_stretch_of(group, begin, end, [&](std::int64_t at, ChannelRows where) {
             where.streams = streams_ && dx != g && dx != x && dx != mask;
             loops_.gradient_apply(
-                where, g + at, x + at, at_or_null(mask, at), dx + at,
+                where, from(g, at), from(x, at), from(mask, at), dx + size_ * at,
                 means + groups_.first_channel(group), coefficients(pointers, 0, group),
                 coefficients(pointers, 1, group), coefficients(pointers, 2, group));
           });
-          groups_.each_element_of(group, end, groups_.chunk_end(chunk),
-                                  [&](std::int64_t at, std::int64_t) { dx[at] = 0; });
+          groups_.each_element_of(
+              group, end, groups_.chunk_end(chunk), [&](std::int64_t at, std::int64_t) {
+                std::memset(dx + size_ * at, 0, static_cast<std::size_t>(size_));
+              });
         });
   }
 

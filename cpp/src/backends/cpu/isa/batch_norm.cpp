@@ -2,14 +2,17 @@
 // and ReLU, gradient sums, and the gradient of x.
 #include "backends/cpu/isa/batch_norm.h"
 
-#include "backends/cpu/isa/vector.h"
+#include <type_traits>
+
+#include "backends/cpu/isa/half_vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
 
 // The two terms that one element adds.
+template <class T>
 struct Moments {
-  const float* x;
+  const T* x;
 
   template <class Read>
   TRAINGRAPH_INLINE void terms(std::int64_t at, Vector shift, const Read& read, Vector& first,
@@ -20,11 +23,11 @@ struct Moments {
   }
 };
 
-template <bool kMasked>
+template <bool kMasked, class T>
 struct Gradients {
-  const float* dy;
-  const float* x;
-  const float* result;
+  const T* dy;
+  const T* x;
+  const T* result;
 
   template <class Read>
   TRAINGRAPH_INLINE void terms(std::int64_t at, Vector mean, const Read& read, Vector& first,
@@ -37,11 +40,17 @@ struct Gradients {
 };
 
 struct ReadAll {
-  TRAINGRAPH_INLINE Vector operator()(const float* x) const { return load(x); }
+  template <class T>
+  TRAINGRAPH_INLINE Vector operator()(const T* x) const {
+    return load(x);
+  }
 };
 struct ReadPart {
   const Partial& part;
-  TRAINGRAPH_INLINE Vector operator()(const float* x) const { return part.load(x); }
+  template <class T>
+  TRAINGRAPH_INLINE Vector operator()(const T* x) const {
+    return load(x, part);
+  }
 };
 
 template <class Terms>
@@ -133,44 +142,49 @@ TRAINGRAPH_INLINE void sum_lanes(const MakeTerms& terms_at, ChannelRows where, c
   }
 }
 
-void run_moments(ChannelRows where, const float* x, const float* shift, double* first,
-                 double* second) {
-  sum_run(Moments{x}, where.rows, *shift, first, second);
-}
-
-void lane_moments(ChannelRows where, const float* x, const float* shift, double* first,
-                  double* second) {
-  sum_lanes([&](std::int64_t j) { return Moments{x + j}; }, where, shift, first, second);
-}
-
-void run_gradient_sums(ChannelRows where, const float* dy, const float* x, const float* result,
-                       const float* mean, double* first, double* second) {
-  if (result != nullptr) {
-    sum_run(Gradients<true>{dy, x, result}, where.rows, *mean, first, second);
+template <bool kRun, class T>
+void moments(ChannelRows where, const void* x_, const float* shift, double* first, double* second) {
+  const T* const x = static_cast<const T*>(x_);
+  if constexpr (kRun) {
+    sum_run(Moments<T>{x}, where.rows, *shift, first, second);
   } else {
-    sum_run(Gradients<false>{dy, x, nullptr}, where.rows, *mean, first, second);
+    sum_lanes([&](std::int64_t j) { return Moments<T>{x + j}; }, where, shift, first, second);
   }
 }
 
-void lane_gradient_sums(ChannelRows where, const float* dy, const float* x, const float* result,
-                        const float* mean, double* first, double* second) {
-  if (result != nullptr) {
-    sum_lanes([&](std::int64_t j) { return Gradients<true>{dy + j, x + j, result + j}; }, where,
-              mean, first, second);
+template <bool kMasked, bool kRun, class T>
+void sum_gradients(ChannelRows where, Gradients<kMasked, T> of, const float* mean, double* first,
+                   double* second) {
+  if constexpr (kRun) {
+    sum_run(of, where.rows, *mean, first, second);
   } else {
-    sum_lanes([&](std::int64_t j) { return Gradients<false>{dy + j, x + j, nullptr}; }, where, mean,
-              first, second);
+    sum_lanes(
+        [&](std::int64_t j) {
+          return Gradients<kMasked, T>{of.dy + j, of.x + j, kMasked ? of.result + j : nullptr};
+        },
+        where, mean, first, second);
   }
+}
+
+template <bool kRun, class T>
+void gradient_sums(ChannelRows where, const void* dy_, const void* x_, const void* result_,
+                   const float* mean, double* first, double* second) {
+  const T *const dy = static_cast<const T*>(dy_), *const x = static_cast<const T*>(x_);
+  const T* const result = static_cast<const T*>(result_);
+  if (result != nullptr) {
+    return sum_gradients<true, kRun, T>(where, {dy, x, result}, mean, first, second);
+  }
+  sum_gradients<false, kRun, T>(where, {dy, x, nullptr}, mean, first, second);
 }
 
 // Writes value(element, read) over a run.
-template <class Value>
-TRAINGRAPH_INLINE void write_run(ChannelRows where, float* to, const Value& value) {
+template <class T, class Value>
+TRAINGRAPH_INLINE void write_run(ChannelRows where, T* to, const Value& value) {
   std::int64_t i = 0;
   if (where.streams) {
     while (i < where.rows && !is_aligned(to + i)) {
       const Partial one(1);
-      one.store(to + i, value(i, ReadPart{one}));
+      store(to + i, value(i, ReadPart{one}), one);
       ++i;
     }
     for (; i + kLanes <= where.rows; i += kLanes) stream(to + i, value(i, ReadAll{}));
@@ -180,14 +194,14 @@ TRAINGRAPH_INLINE void write_run(ChannelRows where, float* to, const Value& valu
   }
   if (i < where.rows) {
     const Partial rest(where.rows - i);
-    rest.store(to + i, value(i, ReadPart{rest}));
+    store(to + i, value(i, ReadPart{rest}), rest);
   }
 }
 
 // Writes rows of kVectors vectors of channels. make_value(channel, read) holds the coefficients of
 // one vector; what it makes is value(element, read).
-template <int kVectors, class MakeValue>
-TRAINGRAPH_INLINE void write_lane_group(ChannelRows where, float* to, std::int64_t channel,
+template <int kVectors, class T, class MakeValue>
+TRAINGRAPH_INLINE void write_lane_group(ChannelRows where, T* to, std::int64_t channel,
                                         const MakeValue& make_value) {
   using Value = decltype(make_value(channel, ReadAll{}));
   auto group = [&]<int... kV>(std::integer_sequence<int, kV...>) __attribute__((always_inline)) {
@@ -207,8 +221,8 @@ TRAINGRAPH_INLINE void write_lane_group(ChannelRows where, float* to, std::int64
   group(std::make_integer_sequence<int, kVectors>{});
 }
 
-template <class MakeValue>
-TRAINGRAPH_INLINE void write_lanes(ChannelRows where, float* to, const MakeValue& make_value) {
+template <class T, class MakeValue>
+TRAINGRAPH_INLINE void write_lanes(ChannelRows where, T* to, const MakeValue& make_value) {
   std::int64_t j = 0;
   for (; j + 4 * kLanes <= where.lanes; j += 4 * kLanes) {
     write_lane_group<4>(where, to, j, make_value);
@@ -220,27 +234,27 @@ TRAINGRAPH_INLINE void write_lanes(ChannelRows where, float* to, const MakeValue
     const auto value = make_value(j, read);
     std::int64_t at = j;
     for (std::int64_t r = 0; r < where.rows; ++r, at += where.stride) {
-      rest.store(to + at, value(at, read));
+      store(to + at, value(at, read), rest);
     }
   }
 }
 
-template <bool kRun, class MakeValue>
-TRAINGRAPH_INLINE void write_all(ChannelRows where, float* to, const MakeValue& make_value) {
+template <bool kRun, class T, class MakeValue>
+TRAINGRAPH_INLINE void write_all(ChannelRows where, void* to, const MakeValue& make_value) {
   if constexpr (kRun) {
     struct Repeat {
       TRAINGRAPH_INLINE Vector operator()(const float* x) const { return splat(*x); }
     };
-    write_run(where, to, make_value(0, Repeat{}));
+    write_run(where, static_cast<T*>(to), make_value(0, Repeat{}));
   } else {
-    write_lanes(where, to, make_value);
+    write_lanes(where, static_cast<T*>(to), make_value);
   }
 }
 
-template <bool kAdds, bool kRelu>
+template <bool kAdds, bool kRelu, class T>
 struct Normalized {
-  const float* x;
-  const float* z;
+  const T* x;
+  const T* z;
   Vector mean, scale, beta;
 
   template <class Read>
@@ -251,17 +265,19 @@ struct Normalized {
   }
 };
 
-template <bool kAdds, bool kRelu, bool kRun>
-void normalize_as(ChannelRows where, const float* x, const float* z, float* y, const float* mean,
+template <bool kAdds, bool kRelu, bool kRun, class T>
+void normalize_as(ChannelRows where, const T* x, const T* z, void* y, const float* mean,
                   const float* scale, const float* beta) {
-  write_all<kRun>(where, y, [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
-    return Normalized<kAdds, kRelu>{x, z, read(mean + j), read(scale + j), read(beta + j)};
-  });
+  write_all<kRun, T>(
+      where, y, [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
+        return Normalized<kAdds, kRelu, T>{x, z, read(mean + j), read(scale + j), read(beta + j)};
+      });
 }
 
-template <bool kRun>
-void normalize(ChannelRows where, const float* x, const float* z, float* y, const float* mean,
+template <bool kRun, class T>
+void normalize(ChannelRows where, const void* x_, const void* z_, void* y, const float* mean,
                const float* scale, const float* beta, bool relu) {
+  const T *const x = static_cast<const T*>(x_), *const z = static_cast<const T*>(z_);
   if (z != nullptr) {
     return relu ? normalize_as<true, true, kRun>(where, x, z, y, mean, scale, beta)
                 : normalize_as<true, false, kRun>(where, x, z, y, mean, scale, beta);
@@ -270,11 +286,11 @@ void normalize(ChannelRows where, const float* x, const float* z, float* y, cons
               : normalize_as<false, false, kRun>(where, x, z, y, mean, scale, beta);
 }
 
-template <bool kMasked>
+template <bool kMasked, class T>
 struct Joined {
-  const float* dy;
-  const float* added;
-  const float* result;
+  const T* dy;
+  const T* added;
+  const T* result;
 
   template <class Read>
   TRAINGRAPH_INLINE Vector operator()(std::int64_t i, const Read& read) const {
@@ -284,26 +300,24 @@ struct Joined {
   }
 };
 
-template <bool kMasked, bool kRun>
-void join_as(ChannelRows where, const float* dy, const float* added, const float* result,
-             float* joined) {
-  write_all<kRun>(where, joined, [=](std::int64_t, const auto&) __attribute__((always_inline)) {
-    return Joined<kMasked>{dy, added, result};
-  });
+template <bool kRun, class T>
+void gradient_join(ChannelRows where, const void* dy, const void* added, const void* result,
+                   void* joined) {
+  const auto join = [&]<bool kMasked>(std::bool_constant<kMasked>) {
+    const Joined<kMasked, T> value{static_cast<const T*>(dy), static_cast<const T*>(added),
+                                   static_cast<const T*>(result)};
+    write_all<kRun, T>(where, joined,
+                       [=](std::int64_t, const auto&)
+                           __attribute__((always_inline)) { return value; });
+  };
+  result != nullptr ? join(std::true_type{}) : join(std::false_type{});
 }
 
-template <bool kRun>
-void gradient_join(ChannelRows where, const float* dy, const float* added, const float* result,
-                   float* joined) {
-  if (result != nullptr) return join_as<true, kRun>(where, dy, added, result, joined);
-  join_as<false, kRun>(where, dy, added, result, joined);
-}
-
-template <bool kMasked>
+template <bool kMasked, class T>
 struct Applied {
-  const float* dy;
-  const float* x;
-  const float* result;
+  const T* dy;
+  const T* x;
+  const T* result;
   Vector mean, a, b, c;
 
   template <class Read>
@@ -314,27 +328,30 @@ struct Applied {
   }
 };
 
-template <bool kMasked, bool kRun>
-void apply_as(ChannelRows where, const float* dy, const float* x, const float* result, float* dx,
-              const float* mean, const float* a, const float* b, const float* c) {
-  write_all<kRun>(where, dx, [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
-    return Applied<kMasked>{dy, x, result, read(mean + j), read(a + j), read(b + j), read(c + j)};
-  });
+template <bool kRun, class T>
+void gradient_apply(ChannelRows where, const void* dy_, const void* x_, const void* result_,
+                    void* dx, const float* mean, const float* a, const float* b, const float* c) {
+  const T *const dy = static_cast<const T*>(dy_), *const x = static_cast<const T*>(x_);
+  const T* const result = static_cast<const T*>(result_);
+  const auto apply = [&]<bool kMasked>(std::bool_constant<kMasked>) {
+    write_all<kRun, T>(where, dx,
+                       [=](std::int64_t j, const auto& read) __attribute__((always_inline)) {
+                         return Applied<kMasked, T>{
+                             dy, x, result, read(mean + j), read(a + j), read(b + j), read(c + j)};
+                       });
+  };
+  result != nullptr ? apply(std::true_type{}) : apply(std::false_type{});
 }
 
-template <bool kRun>
-void gradient_apply(ChannelRows where, const float* dy, const float* x, const float* result,
-                    float* dx, const float* mean, const float* a, const float* b, const float* c) {
-  if (result != nullptr) return apply_as<true, kRun>(where, dy, x, result, dx, mean, a, b, c);
-  apply_as<false, kRun>(where, dy, x, result, dx, mean, a, b, c);
-}
+template <bool kRun, class T>
+constexpr BatchNormForm kForm{moments<kRun, T>, normalize<kRun, T>, gradient_join<kRun, T>,
+                              gradient_sums<kRun, T>, gradient_apply<kRun, T>};
 
 }  // namespace
 
 extern const BatchNormLoops batch_norm_loops;
 const BatchNormLoops batch_norm_loops{
-    {run_moments, normalize<true>, gradient_join<true>, run_gradient_sums, gradient_apply<true>},
-    {lane_moments, normalize<false>, gradient_join<false>, lane_gradient_sums,
-     gradient_apply<false>}};
+    {kForm<true, float>, kForm<true, Float16>, kForm<true, BFloat16>},
+    {kForm<false, float>, kForm<false, Float16>, kForm<false, BFloat16>}};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -6,7 +6,8 @@ namespace traingraph::cpu {
 
 // Loops over one channel that lies in a run (`run`), or over channels side by side (`lanes`): rows
 // of `lanes` channels, `stride` elements apart, with one coefficient per channel. Sums are added to
-// what is there, in float lanes over short stretches and float64 beyond.
+// what is there, in float lanes over short stretches and float64 beyond. A tensor's elements,
+// behind `void`, are of float32, or of 16 bits, which are widened and rounded in registers.
 struct ChannelRows {
   std::int64_t rows;    // of a run: its elements
   std::int64_t stride;  // of a run: 1
@@ -17,28 +18,27 @@ struct ChannelRows {
 };
 
 // first += Σ (x - shift), second += Σ (x - shift)²
-using MomentSums = void (*)(ChannelRows where, const float* x, const float* shift, double* first,
+using MomentSums = void (*)(ChannelRows where, const void* x, const float* shift, double* first,
                             double* second);
 
 // y = (x - mean) scale + beta [+ z] [, relu]; z may be null
-using Normalize = void (*)(ChannelRows where, const float* x, const float* z, float* y,
+using Normalize = void (*)(ChannelRows where, const void* x, const void* z, void* y,
                            const float* mean, const float* scale, const float* beta, bool relu);
 
 // joined = dy + added, or 0 where `result` (may be null) is 0 or less
-using GradientJoin = void (*)(ChannelRows where, const float* dy, const float* added,
-                              const float* result, float* joined);
+using GradientJoin = void (*)(ChannelRows where, const void* dy, const void* added,
+                              const void* result, void* joined);
 
 // With g = dy, or 0 where `result` (may be null) is 0 or less: first += Σ g, second += Σ g (x -
 // mean)
-using GradientSums = void (*)(ChannelRows where, const float* dy, const float* x,
-                              const float* result, const float* mean, double* first,
-                              double* second);
+using GradientSums = void (*)(ChannelRows where, const void* dy, const void* x, const void* result,
+                              const float* mean, double* first, double* second);
 
 // dx = a ((g + c) + b (x - mean)): nothing where g is its own mean, and no factor is the square of
 // an inverse deviation, which may be too small
-using GradientApply = void (*)(ChannelRows where, const float* dy, const float* x,
-                               const float* result, float* dx, const float* mean, const float* a,
-                               const float* b, const float* c);
+using GradientApply = void (*)(ChannelRows where, const void* dy, const void* x, const void* result,
+                               void* dx, const float* mean, const float* a, const float* b,
+                               const float* c);
 
 struct BatchNormForm {
   MomentSums moments;
@@ -48,9 +48,10 @@ struct BatchNormForm {
   GradientApply gradient_apply;
 };
 
+// Of float32, float16 and bfloat16.
 struct BatchNormLoops {
-  BatchNormForm run;
-  BatchNormForm lanes;
+  BatchNormForm run[3];
+  BatchNormForm lanes[3];
 };
 
 }  // namespace traingraph::cpu

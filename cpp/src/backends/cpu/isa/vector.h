@@ -77,15 +77,17 @@ TRAINGRAPH_INLINE typename VectorOf<kCount>::type splat(float x) {
 // The first `count` lanes of a vector, 0 < count <= kLanes; what lies behind them is never touched.
 class Partial {
  public:
-  explicit Partial(std::int64_t count) {
+  explicit Partial(std::int64_t count) : count_(count) {
 #if defined(__AVX512F__)
     mask_ = static_cast<__mmask16>((1u << count) - 1);
 #elif defined(__AVX__)
     for (int i = 0; i < kLanes; ++i) mask_[i] = i < count ? -1 : 0;
-#else
-    count_ = count;
 #endif
   }
+  std::int64_t count() const { return count_; }
+#if defined(__AVX512F__)
+  __mmask16 mask() const { return mask_; }
+#endif
 
   // Other lanes become zero.
   TRAINGRAPH_INLINE Vector load(const float* x) const {
@@ -131,9 +133,8 @@ class Partial {
   __mmask16 mask_;
 #elif defined(__AVX__)
   Integers mask_;
-#else
-  std::int64_t count_;
 #endif
+  std::int64_t count_;
 };
 
 // Lanes [kFirst, kFirst + kCount) of a wider vector.
