@@ -154,6 +154,7 @@ class ChannelKernel : public Kernel {
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())),
         counted_(rows_of(node)),
         rows_of_sample_(groups_.rows() / graph.type(x).shape[0]),
+        fetches_(groups_.in_runs() && size_ * graph.type(x).elements() >= kFetchedBytes),
         streams_(size_ * graph.type(x).elements() >= kStreamedBytes) {
     threads_ = threads_for(
         nanoseconds_to_move(static_cast<double>(size_ * passes * graph.type(x).elements())));
@@ -169,6 +170,8 @@ class ChannelKernel : public Kernel {
   static constexpr std::size_t kCoefficients = 3;
   // 16 MiB: more than the caches will still hold when somebody reads the result.
   static constexpr std::int64_t kStreamedBytes = std::int64_t{1} << 24;
+  // Less lies near already. Blocks of channels are long enough for the machine to read ahead.
+  static constexpr std::int64_t kFetchedBytes = std::int64_t{1} << 22;
 
   // The group's rows that count: the first ones.
   std::int64_t counted(Pointers pointers) const {
@@ -227,6 +230,10 @@ class ChannelKernel : public Kernel {
            groups_.first_channel(group);
   }
 
+  ChannelRows fetching(ChannelRows where) const {
+    if (!fetches_) where.next = 0;
+    return where;
+  }
   // From an element of a tensor on; null stays null.
   const std::byte* from(const std::byte* base, std::int64_t at) const {
     return base == nullptr ? nullptr : base + size_ * at;
@@ -252,6 +259,7 @@ class ChannelKernel : public Kernel {
   ir::ValueId counted_;
   std::int64_t rows_of_sample_;
   int threads_ = 1;
+  bool fetches_;
   bool streams_;  // unless the result lies over a source
 };
 
@@ -275,6 +283,7 @@ class BatchNorm final : public ChannelKernel {
       const float* mean = coefficients(pointers, 2, group);
       groups_.each_stretch(group, chunk, [&](std::int64_t at, ChannelRows where) {
         where.streams = streams_ && x != y && z != y;
+        where.next = fetches_ ? groups_.to_next(group) : 0;
         loops_.normalize(where, from(x, at), from(z, at), y + size_ * at, mean, scale, shift,
                          epilogue_.relu);
       });
@@ -312,7 +321,7 @@ class BatchNorm final : public ChannelKernel {
         }
         first = false;
       }
-      loops_.moments(where, from(x, at), shift, means, squares);
+      loops_.moments(fetching(where), from(x, at), shift, means, squares);
     });
     mend_sums(group, chunk, end, means, [&](std::int64_t at, std::int64_t j) {
       const double d = element(x, at) - static_cast<double>(shift[j]);
@@ -417,7 +426,7 @@ class BatchNormGradient final : public ChannelKernel {
               loops_.gradient_join(where, from(dy, at), from(added, at), from(result, at),
                                    joined + size_ * at);
             }
-            loops_.gradient_sums(where, from(g, at), from(x, at), from(mask, at),
+            loops_.gradient_sums(fetching(where), from(g, at), from(x, at), from(mask, at),
                                  means + groups_.first_channel(group), first, first + lanes);
           });
           mend_sums(group, chunk, end, first, [&](std::int64_t at, std::int64_t j) {

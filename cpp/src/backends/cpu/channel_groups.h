@@ -35,6 +35,8 @@ class ChannelGroups {
     return std::max(chunk_begin(chunk), std::min(end, (chunk + 1) * chunk_rows_));
   }
   std::int64_t channels() const { return channels_; }
+  // Elements from a group's row to the next one's, if there is one.
+  std::int64_t to_next(std::int64_t group) const { return group + 1 < groups_ ? group_stride_ : 0; }
 
   // body(offset of the first element, rows there) for each stretch of one chunk.
   template <class Body>
@@ -48,8 +50,13 @@ class ChannelGroups {
     while (begin < end) {
       const std::int64_t n = begin / space_, s = begin % space_;
       const std::int64_t rows = std::min(end - begin, space_ - s);
-      body(n * batch_stride_ + group * group_stride_ + s * stride_,
-           ChannelRows{rows, stride_, lanes(group)});
+      ChannelRows where{rows, stride_, lanes(group)};
+      // Behind the last rows of an image nothing tells the machine where reading goes on.
+      if (s + rows == space_) {
+        where.next =
+            (n + 1 < batch_ ? batch_stride_ : group_stride_ - n * batch_stride_) - s * stride_;
+      }
+      body(n * batch_stride_ + group * group_stride_ + s * stride_, where);
       begin += rows;
     }
   }

@@ -21,6 +21,7 @@ struct Moments {
     first = d;
     second = d * d;
   }
+  TRAINGRAPH_INLINE void fetch(std::int64_t at) const { __builtin_prefetch(x + at, 0, 2); }
 };
 
 template <bool kMasked, class T>
@@ -36,6 +37,11 @@ struct Gradients {
     if constexpr (kMasked) g = read(result + at) <= 0.0f ? Vector{} : g;
     first = g;
     second = g * (read(x + at) - mean);
+  }
+  TRAINGRAPH_INLINE void fetch(std::int64_t at) const {
+    __builtin_prefetch(dy + at, 0, 2);
+    __builtin_prefetch(x + at, 0, 2);
+    if constexpr (kMasked) __builtin_prefetch(result + at, 0, 2);
   }
 };
 
@@ -53,10 +59,17 @@ struct ReadPart {
   }
 };
 
-template <class Terms>
-TRAINGRAPH_INLINE void sum_run(const Terms& terms, std::int64_t n, float number, double* first,
+// Whether a vector's elements begin a cache line where the first vector's do.
+template <class T>
+constexpr bool begins_line(int vector) {
+  return vector * kLanes * static_cast<int>(sizeof(T)) % 64 == 0;
+}
+
+template <class T, class Terms>
+TRAINGRAPH_INLINE void sum_run(const Terms& terms, ChannelRows where, float number, double* first,
                                double* second) {
   constexpr int kSets = 4;
+  const std::int64_t n = where.rows;
   const Vector shift = splat(number);
   double sum1 = 0, sum2 = 0;
   std::int64_t at = 0;
@@ -68,6 +81,7 @@ TRAINGRAPH_INLINE void sum_run(const Terms& terms, std::int64_t n, float number,
     for (; at + kSets * kLanes <= end; at += kSets * kLanes) {
 #pragma GCC unroll 4
       for (int k = 0; k < kSets; ++k) {
+        if (begins_line<T>(k) && where.next != 0) terms.fetch(at + k * kLanes + where.next);
         terms.terms(at + k * kLanes, shift, ReadAll{}, t1, t2);
         s1[k] += t1;
         s2[k] += t2;
@@ -146,7 +160,7 @@ template <bool kRun, class T>
 void moments(ChannelRows where, const void* x_, const float* shift, double* first, double* second) {
   const T* const x = static_cast<const T*>(x_);
   if constexpr (kRun) {
-    sum_run(Moments<T>{x}, where.rows, *shift, first, second);
+    sum_run<T>(Moments<T>{x}, where, *shift, first, second);
   } else {
     sum_lanes([&](std::int64_t j) { return Moments<T>{x + j}; }, where, shift, first, second);
   }
@@ -156,7 +170,7 @@ template <bool kMasked, bool kRun, class T>
 void sum_gradients(ChannelRows where, Gradients<kMasked, T> of, const float* mean, double* first,
                    double* second) {
   if constexpr (kRun) {
-    sum_run(of, where.rows, *mean, first, second);
+    sum_run<T>(of, where, *mean, first, second);
   } else {
     sum_lanes(
         [&](std::int64_t j) {
@@ -187,7 +201,12 @@ TRAINGRAPH_INLINE void write_run(ChannelRows where, T* to, const Value& value) {
       store(to + i, value(i, ReadPart{one}), one);
       ++i;
     }
-    for (; i + kLanes <= where.rows; i += kLanes) stream(to + i, value(i, ReadAll{}));
+    for (; i + kLanes <= where.rows; i += kLanes) {
+      if constexpr (requires { value.fetch(i); }) {
+        if (where.next != 0) value.fetch(i + where.next);
+      }
+      stream(to + i, value(i, ReadAll{}));
+    }
     finish_streaming();
   } else {
     for (; i + kLanes <= where.rows; i += kLanes) store(to + i, value(i, ReadAll{}));
@@ -263,6 +282,7 @@ struct Normalized {
     if constexpr (kAdds) y += read(z + i);
     return kRelu ? (y < 0.0f ? Vector{} : y) : y;
   }
+  TRAINGRAPH_INLINE void fetch(std::int64_t at) const { __builtin_prefetch(x + at, 0, 2); }
 };
 
 template <bool kAdds, bool kRelu, bool kRun, class T>

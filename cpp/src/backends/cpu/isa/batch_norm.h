@@ -15,6 +15,9 @@ struct ChannelRows {
   // Results go past the caches: they are too many to be found there later, and a cache would read
   // each line before it is overwritten.
   bool streams = false;
+  // Of a run: elements from here to one that is read later, which sums, and streams of results,
+  // fetch meanwhile; 0: none, or no use.
+  std::int64_t next = 0;
 };
 
 // first += Σ (x - shift), second += Σ (x - shift)²
