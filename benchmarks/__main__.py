@@ -23,7 +23,7 @@ def _arguments() -> argparse.Namespace:
         "--peers",
         type=names,
         default=["torch", "torch:tuned", "torch:tuned+compile", "jax", "onnxruntime"],
-        help="torch, torch:A+B of channels_last, fused, compile and tuned; jax; onnxruntime",
+        help="torch, torch:A+B of channels_last, fused, compile, tuned, float64; jax; onnxruntime",
     )
     return parsed(parser)
 

@@ -14,16 +14,17 @@ from . import workloads as w
 class Network:
     """Builds the graph of a workload, layer by layer of the table."""
 
-    def __init__(self, workload: w.Workload) -> None:
+    def __init__(self, workload: w.Workload, data_type: str = "float32") -> None:
+        self.data_type = data_type
         self.graph = tg.MLCGraph()
         self.start = w.parameters(workload)
         self.tensors: list[tg.MLCTensor] = []
         self.shape = workload.source
-        self.x = tg.MLCTensor(shape=list(workload.source), data_type="float32")
+        self.x = tg.MLCTensor(shape=list(workload.source), data_type=data_type)
         self.result = self.add(workload.layers, self.x)
 
     def tensor(self) -> tg.MLCTensor:
-        self.tensors.append(tg.MLCTensor(data=next(self.start)))
+        self.tensors.append(tg.MLCTensor(data=next(self.start).astype(self.data_type)))
         return self.tensors[-1]
 
     def add(self, layers: tuple[w.Layer, ...], x: tg.MLCTensor) -> tg.MLCTensor:
@@ -48,8 +49,10 @@ class Network:
                 )
             case w.BatchNorm(channels):
                 gamma, beta = self.tensor(), self.tensor()
-                mean = tg.MLCTensor(shape=[channels], fill_with_data=0.0, data_type="float32")
-                variance = tg.MLCTensor(shape=[channels], fill_with_data=1.0, data_type="float32")
+                mean, variance = (
+                    tg.MLCTensor(shape=[channels], fill_with_data=value, data_type=self.data_type)
+                    for value in (0.0, 1.0)
+                )
                 return node(
                     tg.MLCBatchNormalizationLayer(
                         feature_channel_count=channels,
@@ -93,7 +96,8 @@ class Network:
 
     def parts(self, count: int) -> list[tg.MLCTensor]:
         """A parameter of the table that is several ones here."""
-        return [tg.MLCTensor(data=part) for part in np.split(next(self.start), count)]
+        start = next(self.start).astype(self.data_type)
+        return [tg.MLCTensor(data=part) for part in np.split(start, count)]
 
     def lstm(self, layer: w.Lstm) -> tg.MLCLSTMLayer:
         lists: dict[str, list[tg.MLCTensor]] = {
@@ -177,12 +181,13 @@ class Session:
         precision: str = "float32",
         memory_limit: int | None = None,
         ranks: Any = None,
+        data_type: str = "float32",
     ) -> None:
         self.variant = variant
         self.version = tg.__version__
         tg.set_num_threads(threads)
-        network = Network(workload)
-        x, y = w.data(workload)
+        network = Network(workload, data_type)
+        x, y = (a.astype(data_type) if a.dtype == np.float32 else a for a in w.data(workload))
         labels = tg.MLCTensor(shape=list(y.shape), data_type=str(y.dtype))
         self.training = tg.MLCTrainingGraph(
             graph_objects=[network.graph],

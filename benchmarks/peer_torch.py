@@ -1,4 +1,4 @@
-"""The workloads in PyTorch. Variants: any of channels_last, fused, compile, tuned joined by +.
+"""The workloads in PyTorch. Variants: channels_last, fused, compile, tuned, float64, joined by +.
 
 tuned is channels last for images and the fused optimizer, in a process with the settings of
 runner.TUNED.
@@ -6,7 +6,10 @@ runner.TUNED.
 
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from . import workloads as w
 
@@ -122,7 +125,7 @@ def criterion_of(workload: w.Workload) -> Any:
 
 def _wanted(workload: w.Workload, variant: str) -> set[str]:
     wanted = set(variant.split("+")) - {""}
-    if unknown := wanted - {"channels_last", "fused", "compile", "tuned"}:
+    if unknown := wanted - {"channels_last", "fused", "compile", "tuned", "float64"}:
         raise ValueError(f"no torch variant {sorted(unknown)}")
     if "tuned" in wanted:
         wanted |= {"channels_last", "fused"} if workload.images else {"fused"}
@@ -133,6 +136,9 @@ def _placed(workload: w.Workload, wanted: set[str]) -> tuple[Any, Any, Any]:
     """The model, its source, and the labels or the result's gradient."""
     model = model_of(workload)
     x, y = (torch.from_numpy(array) for array in w.data(workload))
+    if "float64" in wanted:
+        model, x = model.double(), x.double()
+        y = y.double() if y.is_floating_point() else y
     if "channels_last" in wanted:
         model, x = (z.to(memory_format=torch.channels_last) for z in (model, x))
         y = y.to(memory_format=torch.channels_last) if y.dim() == 4 else y
@@ -143,7 +149,11 @@ def _stepper(workload: w.Workload, variant: str) -> Callable[[], Any]:
     wanted = _wanted(workload, variant)
     model, x, label = _placed(workload, wanted)
     kind = {"fused": True} if "fused" in wanted else {}  # without: what the library chooses
-    optimizer = optimizer_of(workload.optimizer, trained(model), **kind)
+    numbers = workload.optimizer
+    if "float64" in wanted:  # this library's are float32
+        rounded = {k: float(np.float32(getattr(numbers, k))) for k in ("rate", "momentum", "decay")}
+        numbers = replace(numbers, **rounded)
+    optimizer = optimizer_of(numbers, trained(model), **kind)
     update = optimizer.step
     criterion = criterion_of(workload)
 

@@ -1,6 +1,7 @@
 """Asks one process per library in turn, so that whatever else the machine does meets them all."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from .workloads import WORKLOADS
 
 Row = dict[str, Any]
 # What a peer gains from its surroundings: huge pages, and a malloc that keeps its memory.
@@ -154,16 +157,21 @@ def measure(workload: str, threads: int, plan: Plan) -> list[Row]:
         if "error" not in row:
             row.update(_summary(record.step))
             row["phases"] = {name: _summary(samples) for name, samples in phases.items()}
-    _compare_losses(rows)
+    _compare_losses(rows, WORKLOADS[workload].spread)
     return rows
 
 
-def _compare_losses(rows: list[Row]) -> None:
-    """All start from the same parameters and data, so their first losses agree."""
+def _compare_losses(rows: list[Row], spread: Sequence[float] = ()) -> None:
+    """All start from the same parameters and data, so their first losses agree: where rounding
+    moves them by a known spread, to three standard deviations of a difference of two."""
     known = [row for row in rows if row.get("losses")]
     for row in known:
-        pairs = zip(row["losses"], known[0]["losses"], strict=True)
-        row["same_losses"] = all(abs(a - b) <= 5e-3 * abs(b) + 1e-4 for a, b in pairs)
+        first = known[0]["losses"]
+        bounds = [5e-3 * abs(b) + 1e-4 for b in first]
+        if spread:
+            bounds = [3 * math.sqrt(2) * s * abs(b) for s, b in zip(spread, first, strict=True)]
+        triples = zip(row["losses"], first, bounds, strict=True)
+        row["same_losses"] = all(abs(a - b) <= bound for a, b, bound in triples)
 
 
 def differing(rows: list[Row]) -> str:

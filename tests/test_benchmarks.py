@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bound, gpu, mps_steps, ours, ours_mps, runner, table, worker  # noqa: E402
+from benchmarks import bound, gpu, mps_steps, ours, ours_mps, runner, sensitivity, table, worker  # noqa: E402
 from benchmarks import workloads as w  # noqa: E402
 from benchmarks.worker import timed, timed_phases  # noqa: E402
 
@@ -194,6 +194,41 @@ def test_losses_are_compared() -> None:
     assert runner.differing(rows) == "losses differ: net jax"
     rows[2]["variant"] = "SGD without momentum"
     assert runner.differing(rows) == ""
+
+
+def test_losses_may_differ_as_far_as_rounding_moves_them() -> None:
+    losses = [[2.0, 1.0, 0.5], [2.0, 1.04, 0.5], [2.0, 1.0, 0.515], [2.00002, 1.0, 0.5]]
+    rows = [{"losses": each} for each in losses]
+    runner._compare_losses(rows, (1e-6, 0.01, 0.005))
+    assert [row["same_losses"] for row in rows] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("library", ["ours", "torch"])
+def test_float64_and_neighbours_of_the_start(
+    library: str,
+) -> None:
+    if library == "torch":
+        needs(library)
+    small = w.Workload("small", (4, 3, 8, 8), (w.Convolution(3, 4), w.BatchNorm(4), w.Relu(),
+        w.GlobalAverage(8), w.Dense(4, 5)), w.Optimizer("sgd", 0.01, 0.9), 5)  # fmt: skip
+    wide = sensitivity.losses(f"{library}:float64", small, 0, 1)
+    assert sensitivity.losses(library, small, 0, 1) == pytest.approx(wide, rel=1e-5)
+    other = sensitivity.losses(f"{library}:float64", small, 1, 1)
+    assert other != wide
+    assert other == pytest.approx(wide, rel=1e-5)
+    if library == "torch":
+        assert sensitivity.losses("ours:float64", small, 1, 1) == pytest.approx(other, rel=1e-12)
+
+
+def test_sensitivity_prints_spreads() -> None:
+    words = ("--workloads=mlp_small", "--threads=1", "--rounds=3", "--libraries=ours,ours:float64")
+    done = run(*words, module="benchmarks.sensitivity")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("mlp_small")] == [
+        "ours", "ours", "ours", "ours:float64"
+    ]  # fmt: skip
+    assert lines[3].startswith("ours: standard deviation / mean ")
 
 
 def test_losses_on_a_gpu_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
