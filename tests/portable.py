@@ -13,6 +13,7 @@ NO_ONEDNN = (
     "tests/python/test_thread_count.py",
     "tests/python/test_threads.py::test_the_user_decides",
     "tests/python/test_threads.py::test_waiting_threads_give_their_core_away",
+    "tests/runtime/test_cpu_half_winograd.py::test_no_tensor_is_widened",
     "tests/runtime/test_cpu_levels.py::test_an_unknown_level_is_refused",
     "tests/runtime/test_cpu_levels.py::test_lower_levels",
     "tests/runtime/test_cpu_winograd.py::test_the_reason_of_a_refusal",

@@ -7,15 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "backends/cpu/channel_groups.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/half.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "ir/epilogue.h"
-#include "runtime/numbers/half.h"
 
 namespace traingraph::cpu {
 namespace {
@@ -64,13 +63,6 @@ bool cancels(const ir::Graph& graph, const ir::Node& node) {
 
 ir::ValueId source_of(const ir::Node& node) {
   return node.inputs[node.op == ir::Op::batch_norm ? Forward::x : Backward::x];
-}
-
-// Which of the loops takes this type; -1: none.
-int loop_of(DataType type) {
-  constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kFloat16, DataType::kBFloat16};
-  const auto found = std::find(std::begin(kTypes), std::end(kTypes), type);
-  return found == std::end(kTypes) ? -1 : static_cast<int>(found - std::begin(kTypes));
 }
 
 Support supports(const ir::Graph& graph, const ir::Node& node) {
@@ -240,13 +232,8 @@ class ChannelKernel : public Kernel {
   }
   // One element.
   double element(const std::byte* base, std::int64_t at) const {
-    const std::byte* const x = from(base, at);
     float wide = 0;
-    if (ir::is_half(type_)) {
-      traingraph::widen(type_, x, &wide, 1);
-    } else {
-      wide = *reinterpret_cast<const float*>(x);
-    }
+    to_floats(type_, from(base, at), &wide, 1);
     return static_cast<double>(wide);
   }
 

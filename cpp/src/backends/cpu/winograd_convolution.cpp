@@ -40,7 +40,7 @@ bool takes_tail(const ir::Graph& graph, const ir::Node& node, const ir::ScalarLi
   if (!tail->adds) return true;
   const ir::Value& bias = graph.value(extra[0]);
   return bias.type.shape == Shape{1, graph.type(node.inputs[1]).shape[0], 1, 1} &&
-         bias.layout.blocks.empty() && bias.type.data_type == DataType::kFloat32;
+         bias.layout.blocks.empty() && bias.type.data_type == graph.type(node.inputs[1]).data_type;
 }
 
 bool fuses(const ir::Graph& graph, const ir::Node& node, const ir::ScalarList& list,
@@ -70,7 +70,8 @@ bool lies_in_blocks(const ir::Graph& graph, const ir::Node& node) {
 
 // Of a graph that has been given no layouts.
 std::unique_ptr<Kernel> make_directly(const ir::Graph& graph, const ir::Node& node) {
-  for (const KernelEntry& entry : onednn_entries()) {
+  const bool half = ir::is_half(graph.type(node.inputs[0]).data_type);
+  for (const KernelEntry& entry : half ? widened_entries() : onednn_entries()) {
     if (entry.op == node.op) return entry.make(graph, node);
   }
   throw InternalError("[cpu] Winograd's method without oneDNN");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "backends/cpu/half.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
 #include "backends/cpu/winograd_problem.h"
@@ -22,6 +23,8 @@ class WinogradKernel : public Kernel {
   WinogradKernel(const ir::Graph& graph, const ir::Node& node)
       : loops_(*loops().winograd),
         problem_(winograd_problem_of(graph, node)),
+        type_(graph.type(problem_.source).data_type),
+        transforms_(loops_.transforms[loop_of(type_)]),
         cut_(winograd_cut_of(problem_)),
         threads_(threads_for(problem_.operations() / kMultiplicationsPerNanosecond)),
         workspace_(graph.values.size() + static_cast<std::size_t>(&node - graph.nodes.data())) {}
@@ -32,8 +35,9 @@ class WinogradKernel : public Kernel {
   static constexpr std::int64_t kGap = 16;
   static constexpr std::int64_t kTilesAtOnce = 32;  // of a step that threads share
 
-  float* floats(Pointers pointers, ir::ValueId id) const {
-    return reinterpret_cast<float*>(pointers[id]);
+  // A tensor from this element on.
+  std::byte* elements(Pointers pointers, ir::ValueId id, std::int64_t at) const {
+    return pointers[id] + (ir::is_half(type_) ? 2 : 4) * at;
   }
   float* workspace(Pointers pointers) const {
     return reinterpret_cast<float*>(pointers[workspace_]);
@@ -65,12 +69,14 @@ class WinogradKernel : public Kernel {
     });
   }
 
-  void transform_source(const float* x, std::int64_t block, float* to, int threads) const {
+  void transform_source(Pointers pointers, std::int64_t block, float* to, int threads) const {
     const WinogradImages& images = problem_.source_images;
     each_piece(problem_.channels, tiles_of(block), threads,
                [&](std::int64_t channel, std::int64_t first, std::int64_t count) {
-                 loops_.source(images, x + channel * plane(images), first_of(block) + first, count,
-                               to + channel * block_apart() + first * loops_.lanes, source_apart());
+                 transforms_.source(
+                     images, elements(pointers, problem_.source, channel * plane(images)),
+                     first_of(block) + first, count,
+                     to + channel * block_apart() + first * loops_.lanes, source_apart());
                });
   }
 
@@ -108,6 +114,8 @@ class WinogradKernel : public Kernel {
 
   const WinogradLoops& loops_;
   WinogradProblem problem_;
+  DataType type_;  // of all tensors
+  const WinogradTransforms& transforms_;
   WinogradCut cut_;
   int threads_;
   SharedTasks shared_;

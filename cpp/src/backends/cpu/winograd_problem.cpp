@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "backends/cpu/half.h"
 #include "backends/cpu/isa_select.h"
 #include "ir/extents.h"
 
@@ -114,14 +115,16 @@ Support takes_shape(const ir::Graph& graph, const ir::Node& node, double least_g
 }  // namespace
 
 Support winograd_takes(const ir::Graph& graph, const ir::Node& node) {
+  const DataType type = graph.type(node.inputs[0]).data_type;
   for (const auto* operands : {&node.inputs, &node.outputs}) {
     for (ir::ValueId id : *operands) {
-      if (graph.type(id).data_type != DataType::kFloat32) {
-        return Support::no("Winograd's method takes float32");
+      if (loop_of(type) < 0 || graph.type(id).data_type != type) {
+        return Support::no("Winograd's method takes float32, or 16 bits of one type");
       }
     }
   }
-  return takes_shape(graph, node, kLeastGain);
+  return takes_shape(graph, node,
+                     type == DataType::kBFloat16 ? kLeastGainOverBFloat16 : kLeastGain);
 }
 
 bool winograd_beats_bfloat16(const ir::Graph& graph, const ir::Node& node) {

@@ -51,7 +51,7 @@ class WinogradResult final : public WinogradKernel {
         workspace(pointers) + kWinogradNumbers * weights_apart() + owner * own_floats();
     float* const result = source + kWinogradNumbers * source_apart();
     const std::int64_t apart = result_apart(cut_.columns);
-    transform_source(floats(pointers, problem_.source), block, source, threads);
+    transform_source(pointers, block, source, threads);
     for (std::int64_t slice = 0; slice < slices(); ++slice) {
       if (slices() > 1) transform_weights(pointers, slice);
       parallel_for(kWinogradNumbers, threads, [&](std::int64_t w) {
@@ -63,28 +63,33 @@ class WinogradResult final : public WinogradKernel {
   }
 
   void transform_weights(Pointers pointers, std::int64_t slice) const {
-    const float* const from = floats(pointers, problem_.weights);
     float* const to = workspace(pointers);
-    each_block_of_weights(
-        slice, exchanged_, threads_, [&](std::int64_t block, std::int64_t place, std::int64_t row) {
-          loops_.weights(from + block, exchanged_, to + place, row, weights_apart());
-        });
+    each_block_of_weights(slice, exchanged_, threads_,
+                          [&](std::int64_t block, std::int64_t place, std::int64_t row) {
+                            transforms_.weights(elements(pointers, problem_.weights, block),
+                                                exchanged_, to + place, row, weights_apart());
+                          });
   }
 
   void transform_result(Pointers pointers, std::int64_t block, std::int64_t slice,
                         const float* from, int threads) const {
     const WinogradImages& images = problem_.result_images;
     const std::int64_t lanes = loops_.lanes, begin = slice * cut_.columns / lanes;
-    const float* const bias = bias_ == ir::kNone ? nullptr : floats(pointers, bias_);
-    each_piece(columns_of(slice), tiles_of(block), threads,
-               [&](std::int64_t column, std::int64_t first, std::int64_t count) {
-                 loops_.result(
-                     images, from + column * block_apart() + first * lanes,
-                     result_apart(cut_.columns), first_of(block) + first, count,
-                     bias == nullptr ? nullptr : bias + (begin + column) * lanes, relu_,
-                     floats(pointers, problem_.result) + (begin + column) * plane(images));
-               });
+    each_piece(
+        columns_of(slice), tiles_of(block), threads,
+        [&](std::int64_t column, std::int64_t first, std::int64_t count) {
+          float bias[kMostLanes];
+          if (bias_ != ir::kNone) {
+            to_floats(type_, elements(pointers, bias_, (begin + column) * lanes), bias, lanes);
+          }
+          transforms_.result(images, from + column * block_apart() + first * lanes,
+                             result_apart(cut_.columns), first_of(block) + first, count,
+                             bias_ == ir::kNone ? nullptr : bias, relu_,
+                             elements(pointers, problem_.result, (begin + column) * plane(images)));
+        });
   }
+
+  static constexpr std::int64_t kMostLanes = 16;
 
   bool exchanged_, relu_;
   ir::ValueId bias_ = ir::kNone;

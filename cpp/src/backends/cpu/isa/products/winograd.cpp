@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "backends/cpu/isa/half_vector.h"
 #include "backends/cpu/isa/products/packing.h"
 #include "backends/cpu/isa/products/product_vectors.h"
 #include "backends/cpu/isa/products/winograd_transforms.h"
@@ -35,12 +36,12 @@ struct Place {
 };
 
 // Elements outside of the image are zero.
-template <int kIn, void (*transform)(const Vector (&)[kIn], Vector (&)[kSource])>
-void transform_tiles(const WinogradImages& images, const float* x, std::int64_t first,
+template <class T, int kIn, void (*transform)(const Vector (&)[kIn], Vector (&)[kSource])>
+void transform_tiles(const WinogradImages& images, const void* x, std::int64_t first,
                      std::int64_t count, float* to, std::int64_t apart) {
   for (std::int64_t t = 0; t < count; ++t, to += kLanes) {
     const Place<kIn> place(images, first + t);
-    const float* const from = x + place.begin();
+    const T* const from = static_cast<const T*>(x) + place.begin();
     const auto put = [&](int i, int j, Vector v) { store(to + (i * kSource + j) * apart, v); };
     if (place.inside) {
       transform_tile<kIn, kSource>(
@@ -54,12 +55,13 @@ void transform_tiles(const WinogradImages& images, const float* x, std::int64_t 
   }
 }
 
+template <class T>
 void result(const WinogradImages& images, const float* from, std::int64_t apart, std::int64_t first,
-            std::int64_t count, const float* bias, bool relu, float* y) {
+            std::int64_t count, const float* bias, bool relu, void* y) {
   const Vector shift = bias == nullptr ? Vector{} : load(bias);
   for (std::int64_t t = 0; t < count; ++t, from += kLanes) {
     const Place<kSide> place(images, first + t);
-    float* const to = y + place.begin();
+    T* const to = static_cast<T*>(y) + place.begin();
     transform_tile<kSource, kSide>(
         transform_back, [&](int i, int j) { return load(from + (i * kSource + j) * apart); },
         [&](int i, int j, Vector v) {
@@ -74,22 +76,27 @@ void result(const WinogradImages& images, const float* from, std::int64_t apart,
 
 constexpr std::int64_t kBlock = kLanes * kLanes;  // elements of one tap
 
-void weights(const float* block, bool exchanged, float* to, std::int64_t row, std::int64_t apart) {
-  alignas(64) float turned[9 * kBlock];
-  if (exchanged) {
-    for (int tap = 0; tap < 9; ++tap) {
-      Vector rows[kLanes];
-      for (int r = 0; r < kLanes; ++r) rows[r] = load(block + tap * kBlock + r * kLanes);
-      transpose(rows);
-      for (int r = 0; r < kLanes; ++r) store(turned + (8 - tap) * kBlock + r * kLanes, rows[r]);
-    }
-    block = turned;
-  }
+template <class T>
+void transform_block(const T* block, float* to, std::int64_t row, std::int64_t apart) {
   for (int channel = 0; channel < kLanes; ++channel, block += kLanes, to += row) {
     transform_tile<3, kSource>(
         transform_weights, [&](int i, int j) { return load(block + (i * 3 + j) * kBlock); },
         [&](int i, int j, Vector v) { store(to + (i * kSource + j) * apart, v); });
   }
+}
+
+template <class T>
+void weights(const void* from, bool exchanged, float* to, std::int64_t row, std::int64_t apart) {
+  const T* const block = static_cast<const T*>(from);
+  if (!exchanged) return transform_block(block, to, row, apart);
+  alignas(64) float turned[9 * kBlock];
+  for (int tap = 0; tap < 9; ++tap) {
+    Vector rows[kLanes];
+    for (int r = 0; r < kLanes; ++r) rows[r] = load(block + tap * kBlock + r * kLanes);
+    transpose(rows);
+    for (int r = 0; r < kLanes; ++r) store(turned + (8 - tap) * kBlock + r * kLanes, rows[r]);
+  }
+  transform_block(turned, to, row, apart);
 }
 
 void weights_gradient(const float* from, std::int64_t row, std::int64_t apart, bool adds,
@@ -229,19 +236,21 @@ void add_up(const WinogradProduct& p, const float* gradient, std::int64_t gradie
              panel(std::integral_constant<int, 1>{}));
 }
 
+template <class T>
+constexpr WinogradTransforms kTransforms{transform_tiles<T, kSource, transform_source>, result<T>,
+                                         transform_tiles<T, kSide, transform_gradient>, weights<T>};
+
 }  // namespace
 
 extern const WinogradLoops winograd_loops;
-const WinogradLoops winograd_loops{kLanes,
-                                   kLanes >= 8,
-                                   kLanes == 16 ? 28 : 24,
-                                   transform_tiles<kSource, transform_source>,
-                                   result,
-                                   transform_tiles<kSide, transform_gradient>,
-                                   weights,
-                                   weights_gradient,
-                                   kPanelColumns,
-                                   multiply,
-                                   add_up};
+const WinogradLoops winograd_loops{
+    kLanes,
+    kLanes >= 8,
+    kLanes == 16 ? 28 : 24,
+    {kTransforms<float>, kTransforms<Float16>, kTransforms<BFloat16>},
+    weights_gradient,
+    kPanelColumns,
+    multiply,
+    add_up};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -25,25 +25,29 @@ struct WinogradProduct {
   std::int64_t source_block;
 };
 
+// What reads and writes tensors of one type, behind `void`.
+struct WinogradTransforms {
+  // x → (w, tiles, lanes): 6 × 6 elements of each of the tiles [first, first + count).
+  void (*source)(const WinogradImages& images, const void* x, std::int64_t first,
+                 std::int64_t count, float* to, std::int64_t apart);
+  // (w, tiles, lanes) → y, with a bias (lanes) unless null, then relu.
+  void (*result)(const WinogradImages& images, const float* from, std::int64_t apart,
+                 std::int64_t first, std::int64_t count, const float* bias, bool relu, void* y);
+  // dy → (w, tiles, lanes): the transposed transform of `result`.
+  void (*gradient)(const WinogradImages& images, const void* dy, std::int64_t first,
+                   std::int64_t count, float* to, std::int64_t apart);
+  // One block of weights (3, 3, channels, columns), each of so many lanes → (w, channels, columns)
+  // with rows in a panel. `exchanged`: columns are its channels, and it is turned by 180 degrees.
+  void (*weights)(const void* block, bool exchanged, float* to, std::int64_t row,
+                  std::int64_t apart);
+};
+
 struct WinogradLoops {
   std::int64_t lanes;  // of a block of channels
   bool preferred;      // whether they are faster than direct convolution at this level
   std::int64_t tiles;  // of a range whose transforms stay in the second cache
 
-  // x → (w, tiles, lanes): 6 × 6 elements of each of the tiles [first, first + count).
-  void (*source)(const WinogradImages& images, const float* x, std::int64_t first,
-                 std::int64_t count, float* to, std::int64_t apart);
-  // (w, tiles, lanes) → y, with a bias (lanes) unless null, then relu.
-  void (*result)(const WinogradImages& images, const float* from, std::int64_t apart,
-                 std::int64_t first, std::int64_t count, const float* bias, bool relu, float* y);
-  // dy → (w, tiles, lanes): the transposed transform of `result`.
-  void (*gradient)(const WinogradImages& images, const float* dy, std::int64_t first,
-                   std::int64_t count, float* to, std::int64_t apart);
-
-  // One block of weights (3, 3, channels, columns), each of so many lanes → (w, channels, columns)
-  // with rows in a panel. `exchanged`: columns are its channels, and it is turned by 180 degrees.
-  void (*weights)(const float* block, bool exchanged, float* to, std::int64_t row,
-                  std::int64_t apart);
+  WinogradTransforms transforms[3];  // of float32, float16 and bfloat16
   // The transposed transform: overwrites the block, or is added to it.
   void (*weights_gradient)(const float* from, std::int64_t row, std::int64_t apart, bool adds,
                            float* block);
