@@ -122,6 +122,21 @@ def test_sums_beyond_float32_are_infinite_in_no_lane(half: str) -> None:
     near(got[1], expected[1], 0)
 
 
+@pytest.mark.parametrize("columns", [16, 13])  # whole vectors, and parts of them
+@pytest.mark.parametrize("half", HALVES)
+def test_every_number_is_rounded_as_by_a_cast(half: str, columns: int) -> None:
+    """All bits of 16 times a factor: subnormals, infinities and NaN among them."""
+    bits = np.arange(1 << 16, dtype=np.uint32)
+    every = {"bfloat16": (bits << 16).view("f4"), "float16": bits.astype("u2").view("f2")}
+    x = every[half][: (1 << 16) // columns * columns].astype("f4").reshape(-1, columns)
+    one = np.ones(columns, "f4")
+    for factor in np.float32([0.7236, 1.0039, 3.1]):
+        given = np.tile(np.float32([factor, 0, 0, 0]), (columns, 1))
+        got = in_half("batch_norm", {"coefficients": 2}, [x, one, one, given], half, "plain")[0]
+        with np.errstate(over="ignore", invalid="ignore"):
+            np.testing.assert_array_equal(got, rounded(x * factor, half))
+
+
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
 def test_no_tensor_is_widened(precision: str) -> None:
     """Else float32 forms of all operands would lie in the workspace."""

@@ -35,8 +35,17 @@ TRAINGRAPH_INLINE Vector widened(Halves x, Float16) {
   return v;
 #endif
 }
+// GCC writes the conversions of bfloat16 with more instructions.
 TRAINGRAPH_INLINE Vector widened(Halves x, BFloat16) {
+#if defined(__AVX512F__)
+  const __m512i wide = _mm512_maskz_cvtepu16_epi32(0xffff, reinterpret_cast<__m256i>(x));
+  return reinterpret_cast<Vector>(_mm512_maskz_slli_epi32(0xffff, wide, 16));
+#elif defined(__AVX2__)
+  const __m256i wide = _mm256_cvtepu16_epi32(reinterpret_cast<__m128i>(x));
+  return reinterpret_cast<Vector>(_mm256_slli_epi32(wide, 16));
+#else
   return reinterpret_cast<Vector>(__builtin_convertvector(x, Bits) << 16);
+#endif
 }
 
 TRAINGRAPH_INLINE Halves narrowed(Vector v, Float16) {
@@ -52,15 +61,24 @@ TRAINGRAPH_INLINE Halves narrowed(Vector v, Float16) {
 }
 TRAINGRAPH_INLINE Halves narrowed(Vector v, BFloat16) {
   const Bits bits = reinterpret_cast<Bits>(v);
-  const Bits rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  const Bits kept = v == v ? rounded : (bits >> 16) | 0x40u;
-#if defined(__AVX2__) && !defined(__AVX512F__)
-  // GCC packs them by more instructions.
-  const __m256i all = reinterpret_cast<__m256i>(kept);
+  const Bits rounded = bits + 0x7fffu + ((bits >> 16) & 1u);
+#if defined(__AVX512F__)
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
+  const __m512i kept =
+      _mm512_mask_or_epi32(reinterpret_cast<__m512i>(rounded), is_nan,
+                           reinterpret_cast<__m512i>(bits), _mm512_set1_epi32(0x400000));
+  return reinterpret_cast<Halves>(
+      _mm512_maskz_cvtepi32_epi16(0xffff, _mm512_maskz_srli_epi32(0xffff, kept, 16)));
+#elif defined(__AVX2__)
+  const __m256 quiet = reinterpret_cast<__m256>(bits | 0x400000u);
+  const __m256 kept =
+      _mm256_blendv_ps(reinterpret_cast<__m256>(rounded), quiet, _mm256_cmp_ps(v, v, _CMP_UNORD_Q));
+  const __m256i all = _mm256_srli_epi32(reinterpret_cast<__m256i>(kept), 16);
   return reinterpret_cast<Halves>(
       _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1)));
 #else
-  return __builtin_convertvector(kept, Halves);
+  const Bits kept = v == v ? rounded : bits | 0x400000u;
+  return __builtin_convertvector(kept >> 16, Halves);
 #endif
 }
 

@@ -3,11 +3,7 @@
 
 #include <cstring>
 
-#if defined(__F16C__)
-#include <immintrin.h>
-#endif
-
-#include "runtime/numbers/half.h"
+#include "backends/cpu/isa/half_vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -61,48 +57,28 @@ constexpr auto widen_float16 = widen_all<widened_float16>;
 constexpr auto narrow_float16 = narrow_all<narrowed_float16>;
 #endif
 
-#if defined(__AVX2__) && !defined(__AVX512F__)
-// narrowed_bfloat16 of eight numbers, each in 32 bits.
-__m256i rounded_to_bfloat16(const float* x) {
-  const __m256 value = _mm256_loadu_ps(x);
-  const __m256i bits = _mm256_castps_si256(value);
-  const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-  const __m256i half = _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff));
-  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, half), 16);
-  const __m256i quiet = _mm256_srli_epi32(_mm256_or_si256(bits, _mm256_set1_epi32(0x400000)), 16);
-  const __m256 is_nan = _mm256_cmp_ps(value, value, _CMP_UNORD_Q);
-  return _mm256_blendv_epi8(rounded, quiet, _mm256_castps_si256(is_nan));
-}
-
-// GCC packs them by more instructions.
 void narrow_bfloat16(const float* x, std::uint16_t* y, std::int64_t n) {
+  BFloat16* const to = reinterpret_cast<BFloat16*>(y);
   std::int64_t i = 0;
-  for (; i + 16 <= n; i += 16) {
-    const __m256i packed =
-        _mm256_packus_epi32(rounded_to_bfloat16(x + i), rounded_to_bfloat16(x + i + 8));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), _mm256_permute4x64_epi64(packed, 0xd8));
-  }
+  for (; i + kLanes <= n; i += kLanes) store(to + i, load(x + i));
   for (; i < n; ++i) y[i] = narrowed_bfloat16(x[i]);
 }
-#else
-constexpr auto narrow_bfloat16 = narrow_all<narrowed_bfloat16>;
-#endif
 
 // By the bits: those of numbers up to 0 are integers up to 0, and NaN lies beyond infinity's.
 template <std::int16_t kInfinity>
 void relu_gradient(const std::uint16_t* dy, const std::uint16_t* y, std::uint16_t* dx,
                    std::int64_t n) {
-  typedef std::int16_t Halves __attribute__((vector_size(32)));
-  constexpr std::int64_t kCount = sizeof(Halves) / sizeof(std::int16_t);
+  typedef std::int16_t Signed __attribute__((vector_size(32)));
+  constexpr std::int64_t kCount = sizeof(Signed) / sizeof(std::int16_t);
   const auto choose = [&](std::int64_t at, std::size_t bytes) __attribute__((always_inline)) {
-    Halves from{}, result{};
+    Signed from{}, result{};
     std::memcpy(&from, y + at, bytes);
     std::memcpy(&result, dy + at, bytes);
     result &= (from > 0) | ((from & 0x7fff) > kInfinity);
     std::memcpy(dx + at, &result, bytes);
   };
   std::int64_t i = 0;
-  for (; i + kCount <= n; i += kCount) choose(i, sizeof(Halves));
+  for (; i + kCount <= n; i += kCount) choose(i, sizeof(Signed));
   if (i < n) choose(i, 2 * static_cast<std::size_t>(n - i));
 }
 
