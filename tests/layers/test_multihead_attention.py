@@ -516,6 +516,39 @@ def test_one_tensor_trains_as_three_equal_ones(biases, masks, precision, device)
         np.testing.assert_allclose(one, right, rtol=0, atol=bound)
 
 
+@pytest.mark.parametrize("how", ["self", "few rows", "other keys", "appended rows", "inference"])
+@pytest.mark.parametrize("precision", ["float32", "mixed_bfloat16"])
+def test_one_product_of_three_weights(precision, how):
+    """Where a backend takes it, as one does that only plans."""
+    x = tg.MLCTensor(shape=[2, 4 if how == "few rows" else 16, 16])
+    descriptor = D(
+        model_dimension=16, key_dimension=16, value_dimension=16, head_count=2, dropout=0.0,
+        has_biases=True, has_attention_biases=False, adds_zero_attention=how == "appended rows",
+    )  # fmt: skip
+    graph = tg.MLCGraph()
+    key = graph.node(tg.MLCActivationLayer.relu(), source=x) if how == "other keys" else x
+    result = graph.node(M(descriptor=descriptor), sources=[x, key, x])
+    if how == "inference":
+        planned = tg.MLCInferenceGraph(graph_objects=[graph])
+        planned.add_inputs({"x": x})
+    else:
+        planned = tg.MLCTrainingGraph(
+            graph_objects=[graph],
+            loss_layer=tg.MLCLossLayer.mean_squared_error(reduction_type="mean"),
+            optimizer=tg.MLCSGDOptimizer(learning_rate=0.1),
+        )
+        labels = tg.MLCTensor(shape=list(result.descriptor.shape))
+        planned.add_inputs({"x": x}, loss_labels={"y": labels})
+    planned.compile(device="null", precision=precision)
+    text = planned.compiled_description()
+    assert ("joined=yes" in text) == (how == "self")
+    projections = 1 if how == "self" else 3
+    gradients = 0 if how == "inference" else projections + 2
+    products = [line for line in text.splitlines() if "= matmul(" in line]
+    assert len(products) == projections + 1 + gradients
+    assert all("add(i0, i1)" in line for line in products[: projections + 1])  # the biases
+
+
 def one_result(options, device, dtype="float32"):
     graph = tg.MLCGraph()
     sources = [empty(s.shape, dtype) for s in options.sources]

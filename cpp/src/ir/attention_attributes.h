@@ -18,8 +18,9 @@ namespace traingraph::ir {
 // first M <= S keys; the others are masked by none. Causal: s of query i and key j is -inf where
 // j > i, whatever M is. Joined: one operand (N, L, 3 H d) has q, k and v side by side in each row,
 // and one result of the gradient has theirs. With a rate, probabilities are dropped like elements
-// of the op dropout, counted as those of (N, H, L, S up to a multiple of 4). attention_gradient:
-// dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
+// of the op dropout, counted as those of (N, H, L, S up to a multiple of 4).
+//
+// attention_gradient: dy, q, k, v, y, max s, that logarithm, then as above → dq, dk, dv [, dmask].
 struct AttentionAttributes {
   std::int64_t heads = 1;
   double scale = 1;

@@ -15,8 +15,8 @@ struct AddReluEpilogue {
 // The epilogue in this form; empty when it is any other list.
 std::optional<AddReluEpilogue> add_relu_epilogue_of(const ScalarList& list);
 
-// Whether a node has an epilogue or prologue, or gives or takes coefficients of batch norm, which
-// only kernels compute that said so.
+// Whether a node has an epilogue or prologue, gives or takes coefficients of batch norm, or is
+// attention over one operand, which only kernels compute that said so.
 bool has_fused_work(const Node& node);
 
 // The prologue of hand-written gradient kernels: a gradient, or the sum of two, that counts only

@@ -18,7 +18,7 @@ class NullBackend final : public Backend {
   std::string name() const override { return "null"; }
   std::vector<std::string> devices() const override { return {"no device"}; }
   const Traits& traits() const override {
-    static constexpr Traits kNothing{.computes = false};
+    static constexpr Traits kNothing{.computes = false, .joins_projections = true};
     return kNothing;
   }
   Support supports(const ir::Graph&, const ir::Node&) const override { return {}; }
