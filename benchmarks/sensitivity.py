@@ -32,11 +32,18 @@ def losses(library: str, workload: Workload, neighbour: int, threads: int) -> li
     return [session.loss() for _ in range(3)]
 
 
+def tell(what: str, found: list[list[float]]) -> None:
+    if len(found) > 1:
+        spread = np.std(found, axis=0, ddof=1) / np.mean(found, axis=0)
+        print(f"{what}: standard deviation / mean", *(f"{s:.2g}" for s in spread), flush=True)
+
+
 def main() -> None:
     parser = parser_of("python -m benchmarks.sensitivity", __doc__, ["resnet50_224"], "library")
     parser.add_argument("--libraries", type=names, default=list(LIBRARIES))
     options = parsed(parser)
     for name in options.workloads:
+        together = []  # a difference of two libraries is one of two of these
         for threads in map(int, options.threads):
             for library in options.libraries:
                 found = []
@@ -46,9 +53,9 @@ def main() -> None:
                     print(
                         f"{name:<14}{threads:>2}  {library:<14}{neighbour:>2}{digits}", flush=True
                     )
-                if len(found) > 1:
-                    spread = np.std(found, axis=0, ddof=1) / np.mean(found, axis=0)
-                    print(f"{library}: standard deviation / mean", *(f"{s:.2g}" for s in spread))
+                tell(library, found)
+                together += [] if library.endswith("float64") else found
+        tell("all in float32", together)
 
 
 if __name__ == "__main__":

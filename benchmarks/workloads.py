@@ -127,7 +127,7 @@ class Workload:
     optimizer: Optimizer
     classes: int  # 0: mean squared error; without an optimizer the result's gradient is given
     # Standard deviations of the first losses over their means, where a rounding of the start moves
-    # them far: the largest of several libraries (sensitivity.py).
+    # them far: over such starts, libraries and numbers of threads (sensitivity.py).
     spread: tuple[float, ...] = ()
     neighbour: int = 0  # which one of the start, whose parameters are a rounding away; 0: itself
 
@@ -225,7 +225,7 @@ WORKLOADS = {
             *("resnet50_224", (8, 3, 224, 224), _resnet50()),
             Optimizer("sgd", 0.01, 0.9, 1e-4),
             1000,
-            (9.4e-7, 6.9e-3, 2.1e-2),
+            (4.1e-6, 5.4e-3, 2.0e-2),
         ),
         Workload("lstm", (32, 64, 256), (Lstm(256, 256, 2), Dense(256, 10)), _ADAM, 10),
         Workload("transformer", (16, 128, 256), _encoder(4, 256, 8), _SLOW, 10),
