@@ -13,14 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from . import ours, peer_torch
+from . import ours
 from .arguments import names, parsed, parser_of
 from .workloads import WORKLOADS, Workload
 
+
+def _torch(of: Workload, threads: int, variant: str) -> Any:
+    from .peer_torch import Session
+
+    return Session(of, threads, variant)
+
+
 LIBRARIES: dict[str, Callable[[Workload, int], Any]] = {
-    "torch:float64": lambda of, threads: peer_torch.Session(of, threads, "float64"),
-    "torch": lambda of, threads: peer_torch.Session(of, threads, ""),
-    "torch:tuned": lambda of, threads: peer_torch.Session(of, threads, "tuned"),
+    "torch:float64": lambda of, threads: _torch(of, threads, "float64"),
+    "torch": lambda of, threads: _torch(of, threads, ""),
+    "torch:tuned": lambda of, threads: _torch(of, threads, "tuned"),
     "ours": lambda of, threads: ours.Session(of, threads, "cpu"),
     "ours:float64": lambda of, threads: ours.Session(of, threads, "cpu", data_type="float64"),
 }

@@ -204,9 +204,7 @@ def test_losses_may_differ_as_far_as_rounding_moves_them() -> None:
 
 
 @pytest.mark.parametrize("library", ["ours", "torch"])
-def test_float64_and_neighbours_of_the_start(
-    library: str,
-) -> None:
+def test_float64_and_neighbours_of_the_start(library: str) -> None:
     if library == "torch":
         needs(library)
     small = w.Workload("small", (4, 3, 8, 8), (w.Convolution(3, 4), w.BatchNorm(4), w.Relu(),
