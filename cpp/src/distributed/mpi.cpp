@@ -212,7 +212,9 @@ class Mpi final : public Transport {
     return text;
   }
   void check(const char* name, int code) const {
-    if (code == 0) return;
+    if (code != 0) fail(name, code);
+  }
+  [[noreturn]] void fail(const char* name, int code) const {
     throw DistributedError("[distributed] expected success of " + std::string(name) +
                            " but got: " + text_of(code));
   }
@@ -290,8 +292,7 @@ class Mpi final : public Transport {
       tell_failed(static_cast<int>(r));
       throw DistributedError(text_of_failure(r, "has ended: " + text_of(code)));
     }
-    check("MPI_Testall", code);
-    throw InternalError("[distributed] an error without a code");
+    fail("MPI_Testall", code);
   }
 
   // MPI gives back none of several requests that are tested together before all are done, so those

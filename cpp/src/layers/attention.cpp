@@ -342,14 +342,15 @@ void MultiheadAttention::emit(Emitter& e) const {
     const ValueId all = three_joined(e, weights.data());
     const ValueId added = biases_.empty() ? ir::kNone : three_joined(e, biases.data());
     inputs.push_back(projected(e, endings.read(0), all, added));
-  }
-  for (std::size_t i = 0; i < 3 && !attributes.joined; ++i) {
-    ValueId x = projected(e, endings.read(i), weights.at(i), biases.at(i));
-    if (i > 0) {
-      x = with_rows(e, x, attention_biases_.empty() ? nullptr : attention_biases_[i - 1].tensor,
-                    d.adds_zero_attention);
+  } else {
+    for (std::size_t i = 0; i < 3; ++i) {
+      ValueId x = projected(e, endings.read(i), weights.at(i), biases.at(i));
+      if (i > 0) {
+        x = with_rows(e, x, attention_biases_.empty() ? nullptr : attention_biases_[i - 1].tensor,
+                      d.adds_zero_attention);
+      }
+      inputs.push_back(x);
     }
-    inputs.push_back(x);
   }
   attributes.heads = d.head_count;
   attributes.scale = 1 / std::sqrt(static_cast<double>(d.head_dimension()));

@@ -139,7 +139,7 @@ class ChannelKernel : public Kernel {
   ChannelKernel(const ir::Graph& graph, const ir::Node& node, ir::ValueId x, int passes)
       : groups_(graph.type(x).shape, graph.value(x).layout),
         type_(graph.type(x).data_type),
-        size_(ir::is_half(type_) ? 2 : 4),
+        size_(static_cast<std::int64_t>(element_bytes(type_))),
         loops_((groups_.in_runs() ? loops().batch_norm->run
                                   : loops().batch_norm->lanes)[loop_of(type_)]),
         node_(node),

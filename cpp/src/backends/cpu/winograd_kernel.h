@@ -37,7 +37,7 @@ class WinogradKernel : public Kernel {
 
   // A tensor from this element on.
   std::byte* elements(Pointers pointers, ir::ValueId id, std::int64_t at) const {
-    return pointers[id] + (ir::is_half(type_) ? 2 : 4) * at;
+    return pointers[id] + static_cast<std::int64_t>(element_bytes(type_)) * at;
   }
   float* workspace(Pointers pointers) const {
     return reinterpret_cast<float*>(pointers[workspace_]);

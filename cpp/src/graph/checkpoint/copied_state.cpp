@@ -2,6 +2,7 @@
 #include "graph/checkpoint/copied_state.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -27,8 +28,6 @@ bool sums_gradients_of(const BegunStep& begun, const NamedTensors& trained) {
          std::ranges::all_of(begun.sums,
                              [&](const auto& sum) { return tensors.contains(sum.first.get()); });
 }
-
-// Amid micro-batches each rank has a sum of its own, which is none of the state of all.
 
 }  // namespace
 

@@ -16,7 +16,8 @@ void run_between(const GraphState& state, const std::function<void()>& work);
 BegunStepPtr begun_step(const GraphState& state);
 std::int64_t number_of(const GraphState& state, const std::string& name);
 
-// Raise InvalidArgument where ranks have sums of their own.
+// Raise InvalidArgument amid micro-batches of several ranks: each has a sum of its own then, which
+// is none of the state of all.
 void check_sums_are_whole(const GraphState& state);
 void check_no_step_has_begun(const Contents& contents, const GraphState& state);
 

@@ -6,7 +6,6 @@
 
 #include <traingraph/errors.h>
 
-#include "graph/checkpoint/fit_entries.h"
 #include "graph/lowering/loss_scaling.h"
 #include "graph/run/executor.h"
 #include "graph/run/update_count.h"
@@ -26,6 +25,45 @@ void replace_data(Tensor& tensor, const TensorData& data) {
   lock.unlock();
   if (state.parameter == nullptr) return;
   state.parameter->stream->run([&] { upload_if_newer(tensor); });
+}
+
+// A checkpoint without a scale starts one anew.
+void replace_scaling(const Contents& contents, const Values& values) {
+  for (const auto& [name, tensor] : contents.scaling) {
+    const float start = name == kLossScale ? static_cast<float>(LossScaling::kStart) : 0.0f;
+    const auto found = values.tensors.find(name);
+    replace_data(*tensor, found != values.tensors.end()
+                              ? found->second.data
+                              : TensorData::copy_of(&start, sizeof start, DataType::kFloat32, {1}));
+  }
+}
+
+// Buffers that the file does not have are those of a parameter that was never updated: zeros.
+void replace_buffers(const Contents& contents, const Values& values) {
+  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
+    for (const auto& [name, tensor] : *group) {
+      const bool there = values.any_slot_of(name, contents.slots);
+      if (!there && !has_optimizer_data(*tensor, contents.slots)) continue;
+      const TensorDescriptor& d = tensor->descriptor();
+      std::vector<TensorData> buffers;
+      for (const std::string& slot : contents.slots) {
+        buffers.push_back(there ? values.at(slot_name(name, slot))
+                                : TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
+      }
+      replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
+    }
+  }
+}
+
+void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
+  if (!values.has_begun_step()) return;
+  BegunStep begun{
+      values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows), {}};
+  for (const auto& [name, tensor] : contents.summed) {
+    begun.sums.emplace_back(tensor, values.at(sum_name(name)));
+  }
+  if (state.newest_executor() != nullptr) begun.taken_at = state.snapshot()->changes;
+  state.resumed->set(std::make_shared<const BegunStep>(std::move(begun)));
 }
 
 }  // namespace
@@ -74,49 +112,6 @@ void give_up_step(bool has_begun_step, const std::string& source, GraphState& st
   }
   state.resumed->set(nullptr);
 }
-
-namespace {
-
-// A checkpoint without a scale starts one anew.
-void replace_scaling(const Contents& contents, const Values& values) {
-  for (const auto& [name, tensor] : contents.scaling) {
-    const float start = name == kLossScale ? static_cast<float>(LossScaling::kStart) : 0.0f;
-    const auto found = values.tensors.find(name);
-    replace_data(*tensor, found != values.tensors.end()
-                              ? found->second.data
-                              : TensorData::copy_of(&start, sizeof start, DataType::kFloat32, {1}));
-  }
-}
-
-// Buffers that the file does not have are those of a parameter that was never updated: zeros.
-void replace_buffers(const Contents& contents, const Values& values) {
-  for (const NamedTensors* group : {&contents.updated, &contents.resting}) {
-    for (const auto& [name, tensor] : *group) {
-      const bool there = values.any_slot_of(name, contents.slots);
-      if (!there && !has_optimizer_data(*tensor, contents.slots)) continue;
-      const TensorDescriptor& d = tensor->descriptor();
-      std::vector<TensorData> buffers;
-      for (const std::string& slot : contents.slots) {
-        buffers.push_back(there ? values.at(slot_name(name, slot))
-                                : TensorData::copy_of(nullptr, 0, d.data_type, d.shape));
-      }
-      replace_optimizer_data(*tensor, std::move(buffers), contents.slots);
-    }
-  }
-}
-
-void replace_begun_step(const Contents& contents, const Values& values, GraphState& state) {
-  if (!values.has_begun_step()) return;
-  BegunStep begun{
-      values.number(kMicroBatches), values.number(kSummed), values.number(kSummedRows), {}};
-  for (const auto& [name, tensor] : contents.summed) {
-    begun.sums.emplace_back(tensor, values.at(sum_name(name)));
-  }
-  if (state.newest_executor() != nullptr) begun.taken_at = state.snapshot()->changes;
-  state.resumed->set(std::make_shared<const BegunStep>(std::move(begun)));
-}
-
-}  // namespace
 
 void replace_state(const Contents& contents, const Values& values, GraphState& state) {
   if (state.training) give_up_step(values.has_begun_step(), values.source, state);
