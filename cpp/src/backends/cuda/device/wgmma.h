@@ -206,17 +206,23 @@ __device__ Fragments<kSteps> transposed_fragments(const std::byte* tile, int par
                ", " places ", 1, 1, 1;"                                                    \
                : TRAINGRAPH_SUMS                                                           \
                : __VA_ARGS__)
-#define TRAINGRAPH_WGMMA_K16(type)                                                         \
-  asm volatile(                                                                            \
-      "{\n.reg .pred adds;\nsetp.ne.b32 adds, %37, 0;\n"                                   \
-      "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " " TRAINGRAPH_SUM_NAMES \
-      ", {%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n}"                                   \
-      : TRAINGRAPH_SUMS                                                                    \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(adds ? 1 : 0),             \
-        "n"(kTransposed ? 1 : 0))
+// `places` are the operand numbers of a; b, adds and whether b is transposed follow them.
+#define TRAINGRAPH_WGMMA_K16(type, places, b_place, adds_place, transposed, ...)             \
+  asm volatile("{\n.reg .pred adds;\nsetp.ne.b32 adds, " adds_place                          \
+               ", 0;\nwgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type             \
+               " " TRAINGRAPH_SUM_NAMES ", " places ", " b_place ", adds, 1, 1, " transposed \
+               ";\n}"                                                                        \
+               : TRAINGRAPH_SUMS                                                             \
+               : __VA_ARGS__, "l"(b), "r"(adds ? 1 : 0), "n"(kTransposed ? 1 : 0))
+#define TRAINGRAPH_WGMMA_K16_OF_REGISTERS(type)                                                 \
+  TRAINGRAPH_WGMMA_K16(type, "{%32, %33, %34, %35}", "%36", "%37", "%38", "r"(a[0]), "r"(a[1]), \
+                       "r"(a[2]), "r"(a[3]))
+#define TRAINGRAPH_WGMMA_K16_OF_TILES(type) \
+  TRAINGRAPH_WGMMA_K16(type, "%32", "%33", "%34", "0, %35", "l"(a))
 #else
 #define TRAINGRAPH_WGMMA_K8(places, ...)
-#define TRAINGRAPH_WGMMA_K16(type)
+#define TRAINGRAPH_WGMMA_K16_OF_REGISTERS(type)
+#define TRAINGRAPH_WGMMA_K16_OF_TILES(type)
 #endif
 
 // sum (64 x 64) += a (64 rows) b (64 rows)ᵀ over 8 floats, for the four warps of a warpgroup. With
@@ -230,17 +236,29 @@ __device__ inline void multiply_k8(float (&sum)[32], const std::uint32_t (&a)[4]
                       "l"(b));
 }
 
-// sum (64 x 64) = or += a (64 rows) b over 16 elements of 16 bits, a in registers as of mma. b has
-// 64 rows of 64 elements: columns of the product, or with kTransposed its depth.
+// sum (64 x 64) = or += a (64 rows) b over 16 elements of 16 bits, a in registers as of mma or in
+// shared memory, 64 rows of 64 elements. b has 64 rows of 64 elements: columns of the product, or
+// with kTransposed its depth. Registers of `a` may not be read again in a loop: ptxas 13.0 gives
+// them away after the first time.
 template <class S, bool kTransposed>
 __device__ void multiply_k16(float (&sum)[32], const std::uint32_t (&a)[4], std::uint64_t b,
                              bool adds) {
   if constexpr (std::is_same_v<S, __half>) {
-    TRAINGRAPH_WGMMA_K16("f16");
+    TRAINGRAPH_WGMMA_K16_OF_REGISTERS("f16");
   } else {
-    TRAINGRAPH_WGMMA_K16("bf16");
+    TRAINGRAPH_WGMMA_K16_OF_REGISTERS("bf16");
   }
 }
+template <class S, bool kTransposed>
+__device__ void multiply_k16(float (&sum)[32], std::uint64_t a, std::uint64_t b, bool adds) {
+  if constexpr (std::is_same_v<S, __half>) {
+    TRAINGRAPH_WGMMA_K16_OF_TILES("f16");
+  } else {
+    TRAINGRAPH_WGMMA_K16_OF_TILES("bf16");
+  }
+}
+#undef TRAINGRAPH_WGMMA_K16_OF_TILES
+#undef TRAINGRAPH_WGMMA_K16_OF_REGISTERS
 #undef TRAINGRAPH_WGMMA_K16
 #undef TRAINGRAPH_WGMMA_K8
 #undef TRAINGRAPH_SUMS

@@ -288,6 +288,9 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 template <class S, bool kExact>
 std::unique_ptr<Kernel> make_of(const ir::Graph& graph, const ir::Node& node,
                                 const Context& context) {
+  if constexpr (sizeof(S) == 2) {
+    if (auto made = make_pipelined_attention<S>(graph, node, context)) return made;
+  }
   if (auto made = make_tensor_core_attention<S, kExact>(graph, node, context)) return made;
   return std::make_unique<PlainAttention<S>>(graph, node, context);
 }

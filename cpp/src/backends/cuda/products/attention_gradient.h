@@ -5,16 +5,12 @@
 
 namespace traingraph::cuda {
 
-// Σ dy y per query. The products have the order of dy vᵀ. So where one key has all the probability,
-// the gradient of its score is 0 to the bit.
-template <class Tiles, class S>
-__device__ void put_means(const AttentionTask<S>& task, const Slopes<S>& slopes, const Place& at,
-                          const Lane& lane, const S* dy, const S* y) {
+// Σ dy y per query, which put(row, mean) receives. The products have the order of dy vᵀ. So where
+// one key has all the probability, the gradient of its score is 0 to the bit.
+template <class Tiles, class S, class F>
+__device__ void means_of_rows(const Lane& lane, const S* dy, const S* y, const F& put) {
   using Products = typename Tiles::Products;
   constexpr int kGroups = Tiles::kGroups, kPitch = Tiles::kPitch;
-  const auto put = [&](int row, float mean) {
-    if (at.first + row < task.queries) slopes.means[task.row_number(at, at.first + row)] = mean;
-  };
   if constexpr (Products::kIsWarpgroup) {
     // The diagonal of the product of the warpgroup's rows.
     constexpr int kSide = Products::kSide;
@@ -65,7 +61,9 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
   commit_async_copies();
   wait_for_tiles<Tiles, 0>();
   const auto own_q = Tiles::rows(q, lane.warp), own_dy = Tiles::rows(dy, lane.warp);
-  put_means<Tiles>(task, slopes, at, lane, dy, tiles);
+  means_of_rows<Tiles>(lane, dy, tiles, [&](int row, float mean) {
+    if (at.first + row < task.queries) slopes.means[task.row_number(at, at.first + row)] = mean;
+  });
   __syncthreads();
   for (int own = static_cast<int>(threadIdx.x); own < Tiles::kRows; own += Tiles::kThreads) {
     known.load(task, slopes, at, at.first + own, own);

@@ -51,6 +51,7 @@ class AttentionKernel : public NodeKernel {
             third(out<S>(pointers, of_keys), 1),
             third(out<S>(pointers, of_values), 2),
             outputs_.size() > of_mask ? out<Compute<S>>(pointers, of_mask) : nullptr,
+            nullptr,
             nullptr};
   }
   // Of q, k and v, which may be the thirds of one tensor's rows.

@@ -6,19 +6,45 @@
 
 namespace traingraph::cuda {
 
+// Applies a function to each sum of a warp, given its row and column in the tile.
+template <int kGroups, int kCount, class F>
+__device__ void for_each_sum(const Lane& lane, WarpSums (&sums)[kGroups][kCount], const F& change) {
+#pragma unroll
+  for (int k = 0; k < kGroups * kCount * 4; ++k) {
+    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+    change(sums[m][j].of[i], lane.row<kGroups>(m, i), lane.column(j, i));
+  }
+}
+
+// Scores become -inf beyond the last row and column and, in the causal form, for later keys.
+template <bool kRowsAreKeys, class S, int kGroups, int kCount>
+__device__ void hide_beyond(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                            std::int64_t first_column, WarpSums (&sums)[kGroups][kCount]) {
+  // How far the tile's first query is ahead of its first key.
+  const int ahead = kRowsAreKeys ? within(first_column, at.first) : within(at.first, first_column);
+  const int keys = kRowsAreKeys ? kGroups * static_cast<int>(blockDim.x) / 2 : 8 * kCount;
+  if (task.causal && ahead < keys - 1) {
+    for_each_sum(lane, sums, [&](float& sum, int row, int column) {
+      if ((kRowsAreKeys ? row - column : column - row) > ahead) sum = -infinity<float>();
+    });
+  }
+  const std::int64_t rows = kRowsAreKeys ? task.keys : task.queries;
+  const std::int64_t columns = kRowsAreKeys ? task.queries : task.keys;
+  const int last_row = within(rows, at.first), last_column = within(columns, first_column);
+  const int all_rows = kGroups * static_cast<int>(blockDim.x) / 2;  // 16 kGroups of each warp
+  if (last_row >= all_rows && last_column >= 8 * kCount) return;
+  for_each_sum(lane, sums, [&](float& sum, int row, int column) {
+    if (row >= last_row || column >= last_column) sum = -infinity<float>();
+  });
+}
+
 // Scores of a warp from products; -inf where masked or beyond the last. As task.score().
 template <bool kRowsAreKeys, class S, int kGroups, int kCount>
 __device__ void score(const AttentionTask<S>& task, const Place& at, const Lane& lane,
                       std::int64_t first_column, WarpSums (&sums)[kGroups][kCount]) {
   const std::int64_t rows = kRowsAreKeys ? task.keys : task.queries;
   const std::int64_t columns = kRowsAreKeys ? task.queries : task.keys;
-  const auto for_each = [&](auto&& change) {
-#pragma unroll
-    for (int k = 0; k < kGroups * kCount * 4; ++k) {
-      const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
-      change(sums[m][j].of[i], lane.row<kGroups>(m, i), lane.column(j, i));
-    }
-  };
+  const auto for_each = [&](auto&& change) { for_each_sum(lane, sums, change); };
   for_each([&](float& sum, int, int) { sum = rounded_product(task.scale, sum); });
   if (task.has_masks()) {
     // A mask has rows and columns up to these.
@@ -56,29 +82,22 @@ __device__ void score(const AttentionTask<S>& task, const Place& at, const Lane&
       });
     }
   }
-  // How far the tile's first query is ahead of its first key.
-  const int ahead = kRowsAreKeys ? within(first_column, at.first) : within(at.first, first_column);
-  const int keys = kRowsAreKeys ? kGroups * static_cast<int>(blockDim.x) / 2 : 8 * kCount;
-  if (task.causal && ahead < keys - 1) {
-    for_each([&](float& sum, int row, int column) {
-      if ((kRowsAreKeys ? row - column : column - row) > ahead) sum = -infinity<float>();
-    });
-  }
-  const int last_row = within(rows, at.first), last_column = within(columns, first_column);
-  const int all_rows = kGroups * static_cast<int>(blockDim.x) / 2;  // 16 kGroups of each warp
-  if (last_row >= all_rows && last_column >= 8 * kCount) return;
-  for_each([&](float& sum, int row, int column) {
-    if (row >= last_row || column >= last_column) sum = -infinity<float>();
-  });
+  hide_beyond<kRowsAreKeys>(task, at, lane, first_column, sums);
+}
+
+constexpr float kLog2e = 1.4426950408889634f;
+
+__device__ inline float power_of_two(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
 }
 
 // e^x. Float32 without TF32 has the exact function.
 template <bool kExact>
 __device__ float power(float x) {
   if constexpr (kExact) return ::expf(x);
-  float result;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 1.4426950408889634f));
-  return result;
+  return power_of_two(x * kLog2e);
 }
 
 // The word of a block that element 4 index + `of` has.
@@ -145,6 +164,22 @@ struct PerQuery {
   }
 };
 
+// The same of plain scores, those without masks and dropout. A probability is 2^(score log2(e) -
+// shift).
+template <int kCount>
+struct PlainPerQuery {
+  float shift[kCount], mean[kCount];
+
+  template <class S>
+  __device__ void load(const AttentionTask<S>& task, const Slopes<S>& slopes, const Place& at,
+                       std::int64_t query, int own) {
+    const bool there = query < task.queries;
+    const std::int64_t number = there ? task.row_number(at, query) : 0;
+    copy_float_async(shift + own, slopes.shifts + number, there);
+    copy_float_async(mean + own, slopes.means + number, there);
+  }
+};
+
 // The number of a sum's query in the tile. Queries are rows, or with kRowsAreKeys columns.
 template <bool kRowsAreKeys, int kGroups>
 __device__ int query_of(const Lane& lane, int m, int j, int i) {
@@ -166,6 +201,35 @@ __device__ void probability(const AttentionTask<S>& task, const Place& at, const
   }
 }
 
+// The same of plain scores. The product with the scale and the difference are rounded together.
+template <bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
+__device__ void plain_probability(const AttentionTask<S>& task, const Place& at, const Lane& lane,
+                                  std::int64_t first_column, const PlainPerQuery<kQueries>& known,
+                                  WarpSums (&sums)[kGroups][kCount]) {
+  hide_beyond<kRowsAreKeys>(task, at, lane, first_column, sums);
+  const float scale = task.scale * kLog2e;
+#pragma unroll
+  for (int k = 0; k < kGroups * kCount * 4; ++k) {
+    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+    float& sum = sums[m][j].of[i];
+    sum = power_of_two(
+        fused(sum, scale, -known.shift[query_of<kRowsAreKeys, kGroups>(lane, m, j, i)]));
+  }
+}
+
+// In place: products dy vᵀ become the gradients of scores, p (dp - mean).
+template <bool kRowsAreKeys, class Known, int kGroups, int kCount>
+__device__ void plain_slope(const Lane& lane, const Known& known,
+                            const WarpSums (&sums)[kGroups][kCount],
+                            WarpSums (&slopes)[kGroups][kCount]) {
+#pragma unroll
+  for (int k = 0; k < kGroups * kCount * 4; ++k) {
+    const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
+    const int own = query_of<kRowsAreKeys, kGroups>(lane, m, j, i);
+    slopes[m][j].of[i] = sums[m][j].of[i] * (slopes[m][j].of[i] - known.mean[own]);
+  }
+}
+
 // In place: probabilities become those after dropout, and products dy vᵀ the gradients of scores,
 // p (m dp - mean).
 template <bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
@@ -175,14 +239,7 @@ __device__ void slope(const AttentionTask<S>& task, const Place& at, const Lane&
   const auto query = [&](int m, int j, int i) {
     return query_of<kRowsAreKeys, kGroups>(lane, m, j, i);
   };
-  if (!task.drops) {
-#pragma unroll
-    for (int k = 0; k < kGroups * kCount * 4; ++k) {
-      const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
-      slopes[m][j].of[i] = sums[m][j].of[i] * (slopes[m][j].of[i] - known.mean[query(m, j, i)]);
-    }
-    return;
-  }
+  if (!task.drops) return plain_slope<kRowsAreKeys>(lane, known, sums, slopes);
 #pragma unroll
   for (int k = 0; k < kGroups * kCount; ++k) {
     const int m = k / kCount, j = k % kCount;

@@ -160,13 +160,13 @@ struct AttentionTask {
 };
 
 // Further operands of the gradient. dmask may be null. Results are overwritten. The workspace has Σ
-// dy y per query.
+// dy y per query and, for plain scores, (largest + logarithm) log2(e).
 template <class S>
 struct Slopes {
   Rows<const S> dy, y;
   const Compute<S>*largest, *logarithm;
   Rows<S> dq, dk, dv;
-  Compute<S>*dmask, *means;
+  Compute<S>*dmask, *means, *shifts;
 };
 
 template <class S>

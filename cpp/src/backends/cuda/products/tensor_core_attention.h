@@ -13,4 +13,10 @@ template <class S, bool kExact>
 std::unique_ptr<Kernel> make_tensor_core_attention(const ir::Graph& graph, const ir::Node& node,
                                                    const Context& context);
 
+// The same for 16 bits, with WGMMA and TMA; null for heads of more than 64 features, for heads that
+// are no multiples of 16 bytes, and where the device or the build lacks these instructions.
+template <class S>
+std::unique_ptr<Kernel> make_pipelined_attention(const ir::Graph& graph, const ir::Node& node,
+                                                 const Context& context);
+
 }  // namespace traingraph::cuda

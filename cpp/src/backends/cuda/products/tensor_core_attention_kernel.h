@@ -7,7 +7,7 @@
 #include "backends/cuda/products/attention_gradient.h"
 #include "backends/cuda/products/attention_kernel.h"
 #include "backends/cuda/products/tensor_core_attention.h"
-#include "backends/cuda/products/warpgroup_products.h"
+#include "backends/cuda/products/warp_products.h"
 
 namespace traingraph::cuda {
 
@@ -27,18 +27,6 @@ struct Tilings {
   using Keys = Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1),
                   (kHeavy || (kExact && !kSmall) ? 16 : kKeyColumns)>;
   using Mask = Of<1, 16>;
-};
-
-// A warpgroup multiplies 64 rows by 64. In the forward pass two of them share the tiles of keys and
-// values: with one, blocks load these twice as often from the second-level cache.
-template <class S>
-struct WarpgroupTilings {
-  template <int kWarps, int kBlocks>
-  using Of = Tiling<S, WarpgroupProducts<S>, 64, 1, 64, kWarps, kBlocks>;
-  using Forward = Of<8, 2>;
-  using Queries = Of<4, 2>;
-  using Keys = Of<4, 2>;
-  using Mask = Of<4, 2>;
 };
 
 // A kernel with the shape of its blocks.
@@ -76,7 +64,6 @@ struct AttentionKernels {
   TiledKernel<void(const AttentionTask<S>, Rows<S>, float*, float*)> forward;
   TiledKernel<void(const AttentionTask<S>, const Slopes<S>)> queries, keys, mask;
   int features = 0;
-  bool uses_wgmma = false;
 
   template <class T>
   static AttentionKernels of() {
@@ -88,7 +75,6 @@ struct AttentionKernels {
     k.keys = k.keys.template of<typename T::Keys>(slope_of_key_rows<S, typename T::Keys>, 2, 2);
     k.mask = k.mask.template of<typename T::Mask>(slope_of_mask_tile<S, typename T::Mask>, 2, 1);
     k.features = T::Forward::kFeatures;
-    k.uses_wgmma = T::Forward::Products::kIsWarpgroup;
     return k;
   }
   bool prepare(std::size_t most) const {
@@ -100,17 +86,11 @@ struct AttentionKernels {
 template <class S, bool kExact>
 class TensorCoreAttention final : public AttentionKernel<S> {
  public:
-  TensorCoreAttention(const ir::Graph& graph, const ir::Node& node, bool has_wgmma)
+  TensorCoreAttention(const ir::Graph& graph, const ir::Node& node)
       : AttentionKernel<S>(graph, node) {
     AttentionTask<S>& task = this->task_;
     task.has_packs = task.features % (16 / static_cast<int>(sizeof(S))) == 0;
     using Kernels = AttentionKernels<S>;
-    if constexpr (sizeof(S) == 2) {
-      if (has_wgmma && task.features > 32 && task.features <= 64) {
-        kernels_ = Kernels::template of<WarpgroupTilings<S>>();
-        return;
-      }
-    }
     if (task.features <= 32) {
       kernels_ = Kernels::template of<Tilings<S, kExact, 32>>();
     } else if (task.features <= 64) {
@@ -131,12 +111,10 @@ class TensorCoreAttention final : public AttentionKernel<S> {
                : 0;
   }
 
-  bool uses_wgmma() const override { return kernels_.uses_wgmma; }
-
   void launch(Pointers pointers, cudaStream_t stream) const override {
     const AttentionTask<S> task = this->bound(pointers);
     const std::int64_t heads = this->heads();
-    const auto& [forward, queries, keys, mask, features, uses_wgmma] = kernels_;
+    const auto& [forward, queries, keys, mask, features] = kernels_;
     if (!this->is_gradient_) {
       forward.kernel<<<forward.blocks(heads, task.queries), forward.threads, forward.shared_bytes,
                        stream>>>(task, this->result(pointers),
@@ -171,7 +149,7 @@ std::unique_ptr<Kernel> make_tensor_core_attention(const ir::Graph& graph, const
   int most = 0;
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device),
         "cudaDeviceGetAttribute");
-  auto made = std::make_unique<TensorCoreAttention<S, kExact>>(graph, node, context.wgmma);
+  auto made = std::make_unique<TensorCoreAttention<S, kExact>>(graph, node);
   if (!made->prepare(static_cast<std::size_t>(most))) return nullptr;
   return made;
 }
