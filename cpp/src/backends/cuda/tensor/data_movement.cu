@@ -1,5 +1,8 @@
 // Ops that move elements without reading their values: concatenate, slice, pad and transpose, by
 // element size.
+#include <algorithm>
+#include <vector>
+
 #include "backends/cuda/device/device.h"
 #include "backends/cuda/device/transpose.h"
 #include "backends/cuda/kernel/node_kernel.h"
@@ -7,63 +10,75 @@
 namespace traingraph::cuda {
 namespace {
 
-// Copies `count` runs of `run` units, with a stride on either side.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    copy_runs(std::int64_t count, const __grid_constant__ Divider run, std::int64_t from_step,
-              std::int64_t to_step, const T* from, T* to) {
-  std::int64_t row = thread_number();
-  if (row >= count * run.divisor) return;
-  const std::int64_t at = run.split(row);
-  to[row * to_step + at] = from[row * from_step + at];
-}
-
-// The same with zeros: a row of the result has `before` zeros, `run` units and zeros again.
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    copy_runs_between_zeros(std::int64_t count, const __grid_constant__ Divider row,
-                            std::int64_t before, std::int64_t run, std::int64_t to_step,
-                            const T* from, T* to) {
-  std::int64_t number = thread_number();
-  if (number >= count * row.divisor) return;
-  const std::int64_t at = row.split(number);
-  const std::int64_t k = at - before;
-  to[number * to_step + at] = k >= 0 && k < run ? from[number * run + k] : T{};
-}
-
 // A 2-D copy: `count` runs, with lengths and strides in elements, and the number of zeros before
 // and after each run in the result.
 struct Rectangle {
   std::int64_t count, run, from_start, from_step, to_start, to_step;
   std::int64_t before = 0, after = 0;
+
+  std::int64_t row() const { return before + run + after; }
+  // Of 16 bytes if all extents are multiples of them.
+  std::size_t unit(std::size_t element_bytes) const {
+    const std::int64_t all = run | from_start | from_step | to_start | to_step | before | after;
+    return all * static_cast<std::int64_t>(element_bytes) % 16 == 0 ? 16 : element_bytes;
+  }
 };
 
-// Uses units of 16 bytes if all extents are multiples of them.
-void enqueue(const Rectangle& r, std::size_t element_bytes, const std::byte* from, std::byte* to,
-             cudaStream_t stream) {
-  if (r.count * r.run == 0) return;
-  const auto bytes = static_cast<std::int64_t>(element_bytes);
-  const std::int64_t all =
-      (r.run | r.from_start | r.from_step | r.to_start | r.to_step | r.before | r.after) * bytes;
-  const std::size_t unit = all % 16 == 0 ? 16 : element_bytes;
+// Rectangles of one launch, in units. A row of the result has `before` zeros, `run` units and zeros
+// again.
+constexpr int kMostCopies = 8;
+template <class T>
+struct Copies {
+  struct Copy {
+    std::int64_t count, before, run, from_step, to_step;
+    Divider row;
+    const T* from;
+    T* to;
+  } of[kMostCopies];
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) copy_runs(const __grid_constant__ Copies<T> copies) {
+  const auto& copy = copies.of[blockIdx.y];
+  std::int64_t number = thread_number();
+  if (number >= copy.count * copy.row.divisor) return;
+  const std::int64_t at = copy.row.split(number), k = at - copy.before;
+  copy.to[number * copy.to_step + at] =
+      k >= 0 && k < copy.run ? copy.from[number * copy.from_step + k] : T{};
+}
+
+// The rectangles of this unit, into one result.
+template <class T>
+void enqueue(const std::vector<Rectangle>& rectangles, std::size_t element_bytes,
+             const std::vector<const std::byte*>& from, std::byte* to, cudaStream_t stream) {
   const auto units = [&](std::int64_t elements) {
-    return elements * bytes / static_cast<std::int64_t>(unit);
+    return elements * static_cast<std::int64_t>(element_bytes) /
+           static_cast<std::int64_t>(sizeof(T));
   };
-  with_unit(unit, [&](auto sample) {
-    using T = decltype(sample);
-    if (r.before + r.after > 0) {
-      const Divider row(units(r.before + r.run + r.after));
-      copy_runs_between_zeros<T><<<blocks_for(r.count * row.divisor), kThreads, 0, stream>>>(
-          r.count, row, units(r.before), units(r.run), units(r.to_step),
-          reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to) + units(r.to_start));
-      return;
-    }
-    copy_runs<T><<<blocks_for(r.count * units(r.run)), kThreads, 0, stream>>>(
-        r.count, Divider(units(r.run)), units(r.from_step), units(r.to_step),
-        reinterpret_cast<const T*>(from) + units(r.from_start),
-        reinterpret_cast<T*>(to) + units(r.to_start));
-  });
-  check_launch("copy of runs");
+  Copies<T> copies;
+  unsigned count = 0;
+  std::int64_t most = 0;
+  const auto launch = [&] {
+    if (count == 0) return;
+    copy_runs<T><<<dim3(blocks_for(most), count), kThreads, 0, stream>>>(copies);
+    check_launch("copy of runs");
+    count = 0, most = 0;
+  };
+  for (std::size_t i = 0; i < rectangles.size(); ++i) {
+    const Rectangle& r = rectangles[i];
+    if (r.count * r.row() == 0 || r.unit(element_bytes) != sizeof(T)) continue;
+    copies.of[count++] = {r.count,
+                          units(r.before),
+                          units(r.run),
+                          units(r.from_step),
+                          units(r.to_step),
+                          Divider(units(r.row())),
+                          reinterpret_cast<const T*>(from[i]) + units(r.from_start),
+                          reinterpret_cast<T*>(to) + units(r.to_start)};
+    most = std::max(most, r.count * units(r.row()));
+    if (count == kMostCopies) launch();
+  }
+  launch();
 }
 
 // A dense tensor as `outer` contiguous runs, from one axis on.
@@ -115,9 +130,14 @@ class Rectangles final : public NodeKernel {
   }
 
   void launch(Pointers pointers, cudaStream_t stream) const override {
+    std::vector<const std::byte*> from;
     for (std::size_t i = 0; i < rectangles_.size(); ++i) {
-      enqueue(rectangles_[i], bytes_, in<std::byte>(pointers, i), out<std::byte>(pointers, 0),
-              stream);
+      from.push_back(in<std::byte>(pointers, i));
+    }
+    for (const std::size_t unit : {std::size_t{16}, bytes_}) {
+      with_unit(unit, [&](auto sample) {
+        enqueue<decltype(sample)>(rectangles_, bytes_, from, out<std::byte>(pointers, 0), stream);
+      });
     }
   }
 
