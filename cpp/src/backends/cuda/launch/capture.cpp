@@ -74,6 +74,7 @@ class StreamCapture {
 };
 
 constexpr std::size_t kLargeBytes = std::size_t{16} << 20;
+constexpr std::size_t kLargeProductBytes = std::size_t{4} << 20;
 
 // Bytes that memory moves in the time of a small kernel.
 constexpr double kLaunchCost = double{4 << 20};
@@ -143,7 +144,8 @@ std::vector<Work> work_of(const ir::Graph& graph,
 
 bool has_large_products(const ir::Graph& graph, const std::vector<Work>& by_node) {
   return std::any_of(by_node.begin(), by_node.end(), [&](const Work& work) {
-    return graph.node(work.node).op == ir::Op::matmul && bytes_of(work.accesses) >= kLargeBytes;
+    return graph.node(work.node).op == ir::Op::matmul &&
+           bytes_of(work.accesses) >= kLargeProductBytes;
   });
 }
 

@@ -27,7 +27,7 @@ class CudaExecutable final : public Executable {
   std::size_t workspace_bytes(ir::NodeId node) const override;
   std::size_t unaliased_result_bytes() const override { return std::size_t{64} << 10; }
   std::size_t unaliased_step_bytes() const override {
-    return has_large_products_ ? std::size_t{64} << 20 : 0;
+    return has_large_products_ ? std::size_t{320} << 20 : 0;
   }
   // Else what is computed next could take the place of what still travels, and would wait for it.
   bool sums_go_on() const override { return has_sums_; }

@@ -11,6 +11,7 @@ namespace {
 // Limits per node: in a megakernel of one level, and in one of several.
 constexpr int kMostTasks = 512, kMostChainedTasks = 64;
 constexpr std::size_t kMostNodes = 96;  // per megakernel
+constexpr int kMostDelayedTasks = 64;   // of updates that wait for a later one
 
 class Grouping {
  public:
@@ -57,6 +58,7 @@ class Grouping {
     std::vector<std::vector<std::size_t>> levels;
     std::set<std::size_t> needs;  // numbers of drafts
     std::size_t nodes = 0;
+    int tasks = 0;
     bool open = false;     // further nodes may join
     bool all_last = true;  // no node depends on any of its nodes
     bool all_few = true;   // no node has more tasks than a chain allows
@@ -111,7 +113,9 @@ class Grouping {
     if (before_node.contains(g)) return kNowhere;
     const bool delays_group = !std::includes(before_group.begin(), before_group.end(),
                                              before_node.begin(), before_node.end());
-    if (delays_group && !draft.all_last) return kNowhere;
+    if (delays_group && (!draft.all_last || draft.tasks + tasks_[k] > kMostDelayedTasks)) {
+      return kNowhere;
+    }
     const bool delays_node = level == 0 && !std::includes(before_node.begin(), before_node.end(),
                                                           before_group.begin(), before_group.end());
     if (delays_node && !all_wait_for(k, before_group)) return kNowhere;
@@ -134,6 +138,7 @@ class Grouping {
     draft.levels.resize(std::max(draft.levels.size(), place.level + 1));
     draft.levels[place.level].push_back(k);
     ++draft.nodes;
+    draft.tasks += tasks_[k];
     draft.open = small;
     draft.all_last = draft.all_last && is_last(k);
     draft.all_few = draft.all_few && tasks_[k] <= kMostChainedTasks;

@@ -19,8 +19,8 @@ struct LaunchGroup {
 // of tasks of a node in a megakernel, 0 if it cannot be part of one.
 //
 // A node joins an earlier group if the graph of groups stays acyclic and no node with dependents is
-// delayed. Updates may be delayed, because no node depends on them. A megakernel of several levels
-// runs on few blocks, so it takes only nodes of few tasks.
+// delayed. Small updates may be delayed, because no node depends on them. A megakernel of several
+// levels runs on few blocks, so it takes only nodes of few tasks.
 std::vector<LaunchGroup> launch_groups_of(const std::vector<std::vector<std::size_t>>& dependencies,
                                           const std::vector<int>& tasks);
 
