@@ -9,10 +9,11 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from .cores import Cores
 from .workloads import WORKLOADS
 
 Row = dict[str, Any]
@@ -83,6 +84,7 @@ class Record:
     worker: Worker
     step: list[tuple[float, float]] = field(default_factory=list)
     phases: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    far: int = 0  # rounds whose cores were far apart, in every try
 
 
 def _settings(threads: int) -> dict[str, str]:
@@ -142,10 +144,13 @@ def measure(workload: str, threads: int, plan: Plan) -> list[Row]:
         else:
             records.append(Record(worker))
     urgency = {"realtime": plan.realtime}
+    cores = Cores(plan.realtime) if threads > 1 else None
     for turn in range(plan.rounds):
         for k in range(len(records)):
             record = records[(turn + k) % len(records)]
-            answer = record.worker.ask({"ask": "step", "seconds": plan.seconds} | urgency)
+            ask = partial(record.worker.ask, {"ask": "step", "seconds": plan.seconds} | urgency)
+            answer, near = cores.sampled(ask) if cores is not None else (ask(), True)
+            record.far += not near
             if isinstance(answer, list):
                 record.step += answer
     for record in records:
@@ -155,7 +160,7 @@ def measure(workload: str, threads: int, plan: Plan) -> list[Row]:
         row.update(record.worker.ask({"ask": "memory"}))
         record.worker.close()
         if "error" not in row:
-            row.update(_summary(record.step))
+            row.update(_summary(record.step), far=record.far)
             row["phases"] = {name: _summary(samples) for name, samples in phases.items()}
     _compare_losses(rows, WORKLOADS[workload].spread)
     return rows

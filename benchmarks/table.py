@@ -20,6 +20,7 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
     wall = row["wall_ms"]
     share = f"{wall['p10'] / row['bound_ms']:.1f}" if row.get("bound_ms") else ""
     odd = "" if row.get("same_losses", True) else " (losses differ)"
+    odd += f" ({row['far']} rounds on cores far apart)" if row.get("far") else ""
     return (
         *start,
         *(_number(wall[key]) for key in ("median", "p10", "p90")),

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 import types
@@ -14,7 +15,18 @@ import pytest
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import bound, gpu, mps_steps, ours, ours_mps, runner, sensitivity, table, worker  # noqa: E402
+from benchmarks import (  # noqa: E402
+    bound,
+    cores,
+    gpu,
+    mps_steps,
+    ours,
+    ours_mps,
+    runner,
+    sensitivity,
+    table,
+    worker,
+)
 from benchmarks import workloads as w  # noqa: E402
 from benchmarks.worker import timed, timed_phases  # noqa: E402
 
@@ -328,3 +340,26 @@ def test_the_step_from_cxx_compiles() -> None:
     command = ["c++", "-std=c++20", "-fsyntax-only", "-I", ROOT / "cpp/include", source]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_sample_on_far_cores_is_taken_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    near = cores.Cores()
+    samples = iter(range(100))
+    for answers, taken in [
+        ([True, True], (0, True)),
+        ([False, True, False, True, True], (3, True)),  # before one, then after one
+        ([False] * 20, (9, False)),
+    ]:
+        turns = iter(answers)
+        monkeypatch.setattr(near, "near", lambda turns=turns: next(turns))
+        assert near.sampled(lambda: next(samples)) == taken
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="of Linux alone")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
+def test_a_round_trip_between_cores_is_measured() -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one core")
+    found = cores.Cores()
+    assert found.command
+    assert 0 < found.shortest < 1e6
