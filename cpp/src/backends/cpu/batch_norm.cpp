@@ -184,11 +184,12 @@ class ChannelKernel : public Kernel {
       });
       return;
     }
+    // In the order of memory.
     parallel_for(groups * chunks, threads_,
-                 [&](std::int64_t part) { sum(part / chunks, part % chunks); });
+                 [&](std::int64_t part) { sum(part % groups, part / groups); });
     for (std::int64_t group = 0; group < groups; ++group) finish(group);
     parallel_for(groups * chunks, threads_,
-                 [&](std::int64_t part) { apply(part / chunks, part % chunks); });
+                 [&](std::int64_t part) { apply(part % groups, part / groups); });
   }
 
   // Where the float lanes of a loop could not hold a chunk's sums: terms(element, channel of the
