@@ -2,6 +2,8 @@
 // precompiled list as the loop compiled for it; any other, and all with operands of 16 bits but
 // casts and the gradient of ReLU, run through the interpreter.
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <utility>
 
 #include "backends/cpu/compiled_match.h"
@@ -70,44 +72,13 @@ LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
   return choice;
 }
 
-// Units of work cut into parts of about this many elements, a whole number of cache lines.
-constexpr std::int64_t kPartElements = 16384;
-
-struct Parts {
-  std::int64_t units;
-  std::int64_t units_per_part;
-  int threads;
-
-  Parts(std::int64_t all_units, std::int64_t unit_elements, double nanoseconds)
-      : units(all_units),
-        units_per_part(
-            std::max<std::int64_t>(1, kPartElements / std::max<std::int64_t>(1, unit_elements))),
-        threads(threads_for(nanoseconds)) {
-    if (threads <= 1) units_per_part = std::max<std::int64_t>(units, 1);
-  }
-
-  // body(begin, end)
-  template <class Body>
-  void run(const Body& body) const {
-    if (threads <= 1) {
-      body(std::int64_t{0}, units);
-      return;
-    }
-    const std::int64_t parts = (units + units_per_part - 1) / units_per_part;
-    parallel_for(parts, threads, [&](std::int64_t part) {
-      const std::int64_t begin = part * units_per_part;
-      body(begin, std::min(units, begin + units_per_part));
-    });
-  }
-};
-
 constexpr std::size_t kMaxOperands = ListInterpreter::kMaxRegisters;
 
 // One function over arrays and numbers.
 class FunctionKernel final : public Kernel {
  public:
   FunctionKernel(FunctionLoop loop, Immediates immediates, int r, int x, int y, bool step_x,
-                 bool step_y, Parts parts)
+                 bool step_y, ElementwiseParts parts)
       : loop_(loop),
         immediates_(immediates),
         r_(r),
@@ -131,7 +102,7 @@ class FunctionKernel final : public Kernel {
   Immediates immediates_;
   int r_, x_, y_;  // values
   bool step_x_, step_y_;
-  Parts parts_;
+  ElementwiseParts parts_;
 };
 
 class CompiledKernel final : public Kernel {
@@ -150,7 +121,7 @@ class CompiledKernel final : public Kernel {
       const bool lanes = view.lanes > 1 || view.space == 1;
       loop_ = lanes ? forms.by_lane : forms.by_channel;
       const std::int64_t unit = lanes ? view.lanes : view.space;
-      parts_ = Parts(elements / unit, unit, nanoseconds);
+      parts_ = ElementwiseParts(elements / unit, unit, nanoseconds);
     }
     for (int input : match_.inputs) inputs_.push_back(node.inputs[static_cast<std::size_t>(input)]);
     outputs_ = node.outputs;
@@ -176,7 +147,7 @@ class CompiledKernel final : public Kernel {
   CompiledCall call_{};
   void (*loop_)(const CompiledCall&, std::int64_t, std::int64_t);
   std::vector<ir::ValueId> inputs_, outputs_;
-  Parts parts_;
+  ElementwiseParts parts_;
 };
 
 class InterpretedKernel final : public Kernel {
@@ -200,7 +171,7 @@ class InterpretedKernel final : public Kernel {
  private:
   ListInterpreter interpreter_;
   std::vector<ir::ValueId> inputs_, outputs_;
-  Parts parts_;
+  ElementwiseParts parts_;
 };
 
 // Between float32 and 16 bits, over equal shapes.
@@ -229,7 +200,7 @@ class CastKernel final : public Kernel {
  private:
   ir::ValueId x_, y_;
   DataType from_, to_;
-  Parts parts_;
+  ElementwiseParts parts_;
 };
 
 // Over equal shapes of one type of 16 bits, by its bits.
@@ -264,7 +235,46 @@ class ReluGradientOfHalves final : public Kernel {
  private:
   void (*loop_)(const std::uint16_t*, const std::uint16_t*, std::uint16_t*, std::int64_t);
   ir::ValueId dy_, y_, dx_;
-  Parts parts_;
+  ElementwiseParts parts_;
+};
+
+// Over a power of two, as a loss scale is, quotients are products with all their bits, which take a
+// third of the time.
+class QuotientsByNumber final : public Kernel {
+ public:
+  QuotientsByNumber(ir::ValueId r, ir::ValueId x, ir::ValueId y, ElementwiseParts parts)
+      : divide_(loop_for(ir::Scalar::divide)),
+        multiply_(loop_for(ir::Scalar::multiply)),
+        r_(r),
+        x_(x),
+        y_(y),
+        parts_(parts) {}
+
+  void run(Pointers pointers) override {
+    float* const r = reinterpret_cast<float*>(pointers[r_]);
+    const float* const x = reinterpret_cast<const float*>(pointers[x_]);
+    const float divisor = *reinterpret_cast<const float*>(pointers[y_]);
+    const bool is_power = is_power_of_two(divisor);
+    const float number = is_power ? 1 / divisor : divisor;
+    const FunctionLoop loop = is_power ? multiply_ : divide_;
+    parts_.run([&](std::int64_t begin, std::int64_t end) {
+      loop(r + begin, x + begin, &number, {}, end - begin);
+    });
+  }
+
+ private:
+  static FunctionLoop loop_for(ir::Scalar function) {
+    return loops().elementwise->functions[static_cast<std::size_t>(function)].number_y;
+  }
+  // Whose reciprocal is a normal number, too.
+  static bool is_power_of_two(float x) {
+    int exponent = 0;
+    return std::fabs(std::frexp(x, &exponent)) == 0.5f && std::abs(exponent) < 120;
+  }
+
+  FunctionLoop divide_, multiply_;
+  ir::ValueId r_, x_, y_;
+  ElementwiseParts parts_;
 };
 
 // What one thread needs: the larger of moving the operands and computing.
@@ -307,10 +317,14 @@ std::unique_ptr<Kernel> make_function(const ir::Node& node, const std::vector<Op
     loop = forms.number_y;
     step_y = false;
   }
+  if (code.function == ir::Scalar::divide && step_x && !step_y) {
+    return std::make_unique<QuotientsByNumber>(node.outputs[0], value(code.x), value(code.y),
+                                               ElementwiseParts(elements, 1, nanoseconds));
+  }
   return std::make_unique<FunctionKernel>(
       loop, Immediates{static_cast<float>(code.p), static_cast<float>(code.q)}, node.outputs[0],
       value(arity >= 1 ? code.x : -1), value(arity == 2 ? code.y : -1), step_x, step_y,
-      Parts(elements, 1, nanoseconds));
+      ElementwiseParts(elements, 1, nanoseconds));
 }
 
 std::unique_ptr<Kernel> make_list(const ir::Graph& graph, const ir::Node& node) {

@@ -67,4 +67,35 @@ void parallel_for(std::int64_t parts, int threads, const Body& body) {
       &body);
 }
 
+// Units of work cut into parts of about this many elements, a whole number of cache lines.
+inline constexpr std::int64_t kElementwisePart = 16384;
+
+struct ElementwiseParts {
+  std::int64_t units;
+  std::int64_t units_per_part;
+  int threads;
+
+  ElementwiseParts(std::int64_t all_units, std::int64_t unit_elements, double nanoseconds)
+      : units(all_units),
+        units_per_part(
+            std::max<std::int64_t>(1, kElementwisePart / std::max<std::int64_t>(1, unit_elements))),
+        threads(threads_for(nanoseconds)) {
+    if (threads <= 1) units_per_part = std::max<std::int64_t>(units, 1);
+  }
+
+  // body(begin, end)
+  template <class Body>
+  void run(const Body& body) const {
+    if (threads <= 1) {
+      body(std::int64_t{0}, units);
+      return;
+    }
+    const std::int64_t parts = (units + units_per_part - 1) / units_per_part;
+    parallel_for(parts, threads, [&](std::int64_t part) {
+      const std::int64_t begin = part * units_per_part;
+      body(begin, std::min(units, begin + units_per_part));
+    });
+  }
+};
+
 }  // namespace traingraph::cpu
