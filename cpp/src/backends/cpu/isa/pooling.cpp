@@ -2,6 +2,7 @@
 // every window that covers it, so each element is written once. Vectors hold channels.
 #include "backends/cpu/isa/pooling.h"
 
+#include <cstring>
 #include <type_traits>
 
 #include "backends/cpu/isa/pooling_rows.h"
@@ -17,8 +18,68 @@ using Numbers = typename VectorOf<kCount>::integers;
 
 template <int kCount>
 struct BytesOf {
-  typedef std::uint8_t type __attribute__((vector_size(kCount), aligned(1), may_alias));
+  typedef std::uint8_t type __attribute__((vector_size(kCount)));
 };
+
+// Bytes to int32 and back, each below 256: GCC converts element by element.
+template <int kCount>
+TRAINGRAPH_INLINE Numbers<kCount> widened_bytes(const std::uint8_t* x) {
+  typename BytesOf<kCount>::type bytes;
+  std::memcpy(&bytes, x, kCount);
+#if defined(__AVX512F__)
+  if constexpr (kCount == 16) {
+    const __m128i all = reinterpret_cast<__m128i>(bytes);
+    return reinterpret_cast<Numbers<16>>(_mm512_maskz_cvtepu8_epi32(0xffff, all));
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (kCount == 8) {
+    std::int64_t eight;
+    std::memcpy(&eight, &bytes, sizeof eight);
+    return reinterpret_cast<Numbers<8>>(_mm256_cvtepu8_epi32(_mm_cvtsi64_si128(eight)));
+  }
+#endif
+#if defined(__SSE4_1__)
+  if constexpr (kCount == 4) {
+    std::int32_t four;
+    std::memcpy(&four, &bytes, sizeof four);
+    return reinterpret_cast<Numbers<4>>(_mm_cvtepu8_epi32(_mm_cvtsi32_si128(four)));
+  }
+#endif
+  return __builtin_convertvector(bytes, Numbers<kCount>);
+}
+
+template <int kCount>
+TRAINGRAPH_INLINE void narrow_to_bytes(std::uint8_t* x, Numbers<kCount> value) {
+#if defined(__AVX512F__)
+  if constexpr (kCount == 16) {
+    const __m128i all = _mm512_maskz_cvtepi32_epi8(0xffff, reinterpret_cast<__m512i>(value));
+    std::memcpy(x, &all, sizeof all);
+    return;
+  }
+#endif
+#if defined(__AVX2__)
+  if constexpr (kCount == 8) {
+    const __m256i all = reinterpret_cast<__m256i>(value);
+    const __m128i words =
+        _mm_packus_epi32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    const std::int64_t eight = _mm_cvtsi128_si64(_mm_packus_epi16(words, words));
+    std::memcpy(x, &eight, sizeof eight);
+    return;
+  }
+#endif
+#if defined(__SSE4_1__)
+  if constexpr (kCount == 4) {
+    const __m128i all = reinterpret_cast<__m128i>(value);
+    const __m128i words = _mm_packus_epi32(all, all);
+    const std::int32_t four = _mm_cvtsi128_si32(_mm_packus_epi16(words, words));
+    std::memcpy(x, &four, sizeof four);
+    return;
+  }
+#endif
+  const auto bytes = __builtin_convertvector(value, typename BytesOf<kCount>::type);
+  std::memcpy(x, &bytes, sizeof bytes);
+}
 
 // Window indices of kCount neighbouring channels, bytes or int32.
 template <int kCount>
@@ -30,10 +91,7 @@ TRAINGRAPH_INLINE Numbers<kCount> load_index(const void* index, std::int64_t at,
     if (wide) {
       return Numbers<kCount>(load<kCount>(static_cast<const float*>(index) + at));
     }
-    using Bytes = typename BytesOf<kCount>::type;
-    return __builtin_convertvector(
-        *reinterpret_cast<const Bytes*>(static_cast<const std::uint8_t*>(index) + at),
-        Numbers<kCount>);
+    return widened_bytes<kCount>(static_cast<const std::uint8_t*>(index) + at);
   }
 }
 
@@ -48,9 +106,7 @@ TRAINGRAPH_INLINE void store_index(void* index, std::int64_t at, Numbers<kCount>
   } else if (wide) {
     store<kCount>(static_cast<float*>(index) + at, Floats<kCount>(value));
   } else {
-    using Bytes = typename BytesOf<kCount>::type;
-    *reinterpret_cast<Bytes*>(static_cast<std::uint8_t*>(index) + at) =
-        __builtin_convertvector(value, Bytes);
+    narrow_to_bytes<kCount>(static_cast<std::uint8_t*>(index) + at, value);
   }
 }
 
@@ -100,8 +156,9 @@ TRAINGRAPH_INLINE void each_tap(const PoolingPlane& plane, const Position& p, co
 }
 
 template <bool kIndexed>
-void maximum_as(const PoolingPlane& plane, const float* x, float* y, void* index,
+void maximum_as(const PoolingPlane& given, const float* x, float* y, void* index,
                 std::int64_t begin, std::int64_t end) {
+  const PoolingPlane plane = given;  // which stores cannot change
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> best{};
@@ -160,9 +217,10 @@ void l2_norm(const PoolingPlane& plane, const float* x, float* y, std::int64_t b
   });
 }
 
-void maximum_gradient(const PoolingPlane& plane, const float* dy, const void* index, float* dx,
+void maximum_gradient(const PoolingPlane& given, const float* dy, const void* index, float* dx,
                       std::int64_t begin, std::int64_t end) {
-  if (plane.lanes == 1) return maximum_gradient_rows(plane, dy, index, dx, begin, end);
+  if (given.lanes == 1) return maximum_gradient_rows(given, dy, index, dx, begin, end);
+  const PoolingPlane plane = given;  // which stores cannot change
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
     Floats<kCount> sum{};
