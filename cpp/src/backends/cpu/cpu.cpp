@@ -72,7 +72,10 @@ std::vector<KernelEntry> float32_entries() {
 
 std::vector<KernelEntry> own_entries() {
   std::vector<KernelEntry> entries = float32_entries();
-  entries.insert(entries.end(), widened_entries().begin(), widened_entries().end());
+  for (const auto* table :
+       {&small_half_matmul_entries(), &blocked_half_matmul_entries(), &widened_entries()}) {
+    entries.insert(entries.end(), table->begin(), table->end());
+  }
   return entries;
 }
 

@@ -11,7 +11,7 @@ const Backend& backend();
 // The kernels of this folder, in the order they are tried; the reference implementation is last.
 std::vector<KernelEntry> own_entries();
 
-// Of these the kernels that are not made of others.
+// Of these the kernels of float32, and what a library computes in 16 bits.
 std::vector<KernelEntry> float32_entries();
 
 // Each file's kernels. Entries of one op are tried in the order in which cpu.cpp joins the files.
@@ -35,6 +35,10 @@ const std::vector<KernelEntry>& select_entries();
 const std::vector<KernelEntry>& element_indexing_entries();
 const std::vector<KernelEntry>& check_indices_entries();
 const std::vector<KernelEntry>& dropout_entries();
+// Products of operands of 16 bits that are widened as they are read.
+const std::vector<KernelEntry>& small_half_matmul_entries();
+const std::vector<KernelEntry>& blocked_half_matmul_entries();
+// All other ops over operands of 16 bits.
 const std::vector<KernelEntry>& widened_entries();
 const std::vector<KernelEntry>& winograd_entries();
 

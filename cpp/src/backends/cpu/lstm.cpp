@@ -183,15 +183,16 @@ class Lstm final : public LstmKernel {
             const float* now, float* next, float* cell) const {
     const std::int64_t hidden = steps_.hidden, width = 2 * units_;
     float* const behind_states = scratch(pointers, group) + 2 * group_ * hidden;
-    const MatrixProduct product{rows, width, hidden, hidden, 1, false, 1.0f, false, order_rows()};
+    const MatrixProduct product{rows,  width, hidden, hidden, 1,
+                                false, 1.0f,  false,  false,  order_rows()};
     const auto* const peepholes = in<float>(pointers, operands_.peepholes);
     parallel_for(panels_, step_threads_, [&](std::int64_t panel) {
       const std::int64_t unit = panel * units_;
       float* const sums = behind_states + (step_threads_ > 1 ? panel : 0) * sums_floats();
       const float* const weights = packed(pointers) + panel * panel_floats();
       for (std::int64_t pair = 0; pair < 2; ++pair) {
-        loops().matrix->panel(product, now, weights + pair * hidden * width, nullptr,
-                              sums + pair * group_ * width, 0, width, nullptr);
+        loops().matrix->panel[0](product, now, weights + pair * hidden * width, nullptr,
+                                 sums + pair * group_ * width, 0, width, nullptr);
       }
       LstmCells cells{};
       cells.rows = rows;
@@ -337,11 +338,11 @@ class LstmGradient final : public LstmKernel {
                              panel_of(states, panels_) + slot * LstmFunctions::kRows * width_);
       }
     });
-    const MatrixProduct product{rows,  width_, 4 * hidden, gates_row,   1,
-                                false, 1.0f,   false,      order_rows()};
+    const MatrixProduct product{rows,  width_, 4 * hidden, gates_row, 1,
+                                false, 1.0f,   false,      false,     order_rows()};
     parallel_for(panels_, step_threads_, [&](std::int64_t panel) {
-      loops().matrix->panel(product, gates_gradient, packed(pointers) + panel * panel_floats(),
-                            nullptr, panel_of(states, panel), 0, width_, nullptr);
+      loops().matrix->panel[0](product, gates_gradient, packed(pointers) + panel * panel_floats(),
+                               nullptr, panel_of(states, panel), 0, width_, nullptr);
     });
   }
 

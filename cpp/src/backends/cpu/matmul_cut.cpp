@@ -14,9 +14,10 @@ constexpr std::int64_t kMostRows = 256;
 // A thread multiplies blocks of columns that lie side by side as one, so narrow ones cost it
 // nothing. A part of K costs its sums.
 constexpr std::int64_t kLeastColumns = 64, kLeastInner = 512;
-// So many tasks, if each has these multiplications, half a millisecond.
+// So many tasks, if each has these multiplications, half a millisecond; blocks of columns have some
+// fifty microseconds.
 constexpr std::int64_t kTasks = 16;
-constexpr double kTaskMultiplications = 3.0e7;
+constexpr double kTaskMultiplications = 3.0e7, kColumnMultiplications = 2.0e6;
 // Sums of more terms, which are float32, are added up in float64.
 constexpr std::int64_t kMostNarrow = 8192;
 // Terms of a part of such a sum.
@@ -31,11 +32,13 @@ MatmulCut matmul_cut_of(std::int64_t matrices, std::int64_t m, std::int64_t n, s
   cut.rows = ir::divide_up(m, kMostRows);
   const double multiplications =
       static_cast<double>(matrices * m) * static_cast<double>(n) * static_cast<double>(k);
-  const auto wanted = static_cast<std::int64_t>(
-      std::clamp(multiplications / kTaskMultiplications, 1.0, static_cast<double>(kTasks)));
-  const auto missing = [&] { return ir::divide_up(wanted, matrices * cut.tasks()); };
+  const auto missing = [&](double each) {
+    const auto wanted = static_cast<std::int64_t>(
+        std::clamp(multiplications / each, 1.0, static_cast<double>(kTasks)));
+    return ir::divide_up(wanted, matrices * cut.tasks());
+  };
   cut.columns =
-      std::clamp<std::int64_t>(missing(), ir::divide_up(n, kMostColumns),
+      std::clamp<std::int64_t>(missing(kColumnMultiplications), ir::divide_up(n, kMostColumns),
                                std::max(ir::divide_up(n, kMostColumns), n / kLeastColumns));
   if (cut.wide) {
     // A few long sums: reading their terms is the work.
@@ -44,7 +47,8 @@ MatmulCut matmul_cut_of(std::int64_t matrices, std::int64_t m, std::int64_t n, s
       cut.parts = std::clamp<std::int64_t>(k / kWidePart, 1, ir::divide_up(kMostWideParts, others));
     }
   } else {
-    cut.parts = std::clamp<std::int64_t>(missing(), 1, std::max<std::int64_t>(1, k / kLeastInner));
+    cut.parts = std::clamp<std::int64_t>(missing(kTaskMultiplications), 1,
+                                         std::max<std::int64_t>(1, k / kLeastInner));
   }
   return cut;
 }

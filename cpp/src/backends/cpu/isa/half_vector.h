@@ -20,6 +20,13 @@ struct BFloat16 {
 template <class T>
 concept Half = std::same_as<T, Float16> || std::same_as<T, BFloat16>;
 
+// An element as float32.
+TRAINGRAPH_INLINE float number(float x) { return x; }
+TRAINGRAPH_INLINE float number(Float16 x) { return widened_float16(x.bits); }
+TRAINGRAPH_INLINE float number(BFloat16 x) { return widened_bfloat16(x.bits); }
+TRAINGRAPH_INLINE Float16 rounded(float x, Float16) { return {narrowed_float16(x)}; }
+TRAINGRAPH_INLINE BFloat16 rounded(float x, BFloat16) { return {narrowed_bfloat16(x)}; }
+
 // As many elements of 16 bits as a vector has lanes.
 typedef std::uint16_t Halves __attribute__((vector_size(2 * kLanes)));
 typedef std::uint32_t Bits __attribute__((vector_size(4 * kLanes)));

@@ -21,7 +21,9 @@ struct TileEnd {
   bool first, last;                   // blocks of K
 };
 
-// A part of a row of c: `sum` of this block of K and what is there from those before.
+// A part of a row of c: `sum` of this block of K and what is there from those before. The last
+// block's may go to y instead, whose elements are Y.
+template <class Y>
 TRAINGRAPH_INLINE void end_row(const BlockedProduct& p, const TileEnd& end, std::int64_t row,
                                std::int64_t column, Vector sum, const Partial* partial) {
   float* const to = p.c + row * p.c_row + column;
@@ -32,6 +34,10 @@ TRAINGRAPH_INLINE void end_row(const BlockedProduct& p, const TileEnd& end, std:
       bias = partial != nullptr ? partial->load(p.bias + column) : load(p.bias + column);
     }
     sum = finished(sum, p.alpha, bias, p.relu);
+    if constexpr (Half<Y>) {
+      Y* const rounded = static_cast<Y*>(p.y) + row * p.y_row + column;
+      return partial != nullptr ? store(rounded, sum, *partial) : store(rounded, sum);
+    }
   }
   if (partial != nullptr) {
     partial->store(to, sum);
@@ -48,12 +54,12 @@ void end_row_wide(const BlockedProduct& p, const TileEnd& end, std::int64_t row,
   }
 }
 
-// a (K, kRows) and b (K, kPanelColumns), packed.
-template <int kRows>
+// a (K, kRows) and b (K, kPanelColumns), packed. Y: float, or what a result of 16 bits has.
+template <class Y, int kRows>
 void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const float* b,
                   TileEnd end) {
   Vector sums[kRows][kPanelVectors]{};
-  if (p.sums == nullptr) {
+  if (p.sums == nullptr && !(Half<Y> && end.first)) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
       __builtin_prefetch(p.c + (end.row + r) * p.c_row + end.column, 1);
@@ -85,13 +91,13 @@ void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const
     } else if (left >= kLanes) {
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        end_row(p, end, end.row + r, column, sums[r][v], nullptr);
+        end_row<Y>(p, end, end.row + r, column, sums[r][v], nullptr);
       }
     } else {
       const Partial partial(left);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        end_row(p, end, end.row + r, column, sums[r][v], &partial);
+        end_row<Y>(p, end, end.row + r, column, sums[r][v], &partial);
       }
     }
   }
@@ -100,9 +106,9 @@ void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const
 using BlockedTile = void (*)(const BlockedProduct&, std::int64_t, const float*, const float*,
                              TileEnd);
 
-template <int... kRows>
+template <class Y, int... kRows>
 constexpr BlockedTile blocked_tile_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
-  constexpr BlockedTile all[] = {blocked_tile<kRows + 1>...};
+  constexpr BlockedTile all[] = {blocked_tile<Y, kRows + 1>...};
   return all[rows - 1];
 }
 
@@ -113,31 +119,42 @@ std::int64_t blocked_scratch_floats(std::int64_t m, std::int64_t n, std::int64_t
   return packed_a_floats(m, block) + (panels < kPanels ? panels : kPanels) * kPanelColumns * block;
 }
 
-// `scratch` begins a cache line.
-void blocked_multiply(const BlockedProduct& p, float* scratch) {
+bool has_blocks(std::int64_t k) { return inner_block(k) < k; }
+
+// T: the operands' elements, Y: float or T. `scratch` begins a cache line.
+template <class T, class Y>
+void multiply_blocks(const BlockedProduct& p, float* scratch) {
   const RowGroups groups(p.m);
   const std::int64_t block = inner_block(p.k);
   float* const packed_a = scratch;
   float* const packed_b = scratch + packed_a_floats(p.m, block);
   for (std::int64_t first = 0; first < p.k; first += block) {
     const std::int64_t k = p.k - first < block ? p.k - first : block;
-    pack_a(p, groups, first, k, packed_a);
+    pack_a<T>(p, groups, first, k, packed_a);
     for (std::int64_t j = 0; j < p.n; j += kPanelColumns) {
       const std::int64_t panel = j / kPanelColumns % kPanels, left = p.n - j;
       if (panel == 0) {
         constexpr std::int64_t kMost = kPanels * kPanelColumns;
-        pack_b(p, first, k, j, left < kMost ? left : kMost, packed_b);
+        pack_b<T>(p, first, k, j, left < kMost ? left : kMost, packed_b);
       }
-      PanelFetch fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
+      PanelFetch<T> fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
       for (std::int64_t group = 0; group < groups.count; ++group) {
         fetch.take_turn();
         const TileEnd end{groups.begin(group), j, left < kPanelColumns ? left : kPanelColumns,
                           first == 0, first + k == p.k};
-        blocked_tile_for(groups.size(group), std::make_integer_sequence<int, kGroupRows>{})(
+        blocked_tile_for<Y>(groups.size(group), std::make_integer_sequence<int, kGroupRows>{})(
             p, k, packed_a + groups.packed(group, k), packed_b + panel * k * kPanelColumns, end);
       }
     }
   }
+}
+
+template <class T>
+void blocked_multiply(const BlockedProduct& p, float* scratch) {
+  if constexpr (Half<T>) {
+    if (p.y != nullptr) return multiply_blocks<T, T>(p, scratch);
+  }
+  multiply_blocks<T, float>(p, scratch);
 }
 
 // At most a vector of columns.
@@ -173,7 +190,12 @@ void add_parts(const Number* rows, std::int64_t parts, std::int64_t apart, float
 
 extern const BlockedProductLoops blocked_product_loops;
 const BlockedProductLoops blocked_product_loops{
-    kPreferred,       kPanelColumns,    blocked_scratch_floats,
-    blocked_multiply, add_parts<float>, add_parts<double>};
+    kPreferred,
+    kPanelColumns,
+    blocked_scratch_floats,
+    has_blocks,
+    {blocked_multiply<float>, blocked_multiply<Float16>, blocked_multiply<BFloat16>},
+    add_parts<float>,
+    add_parts<double>};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

@@ -1,9 +1,10 @@
 // Operands of blocked products in the order in which tiles read them: rows of a in groups and
-// columns of b in panels, K after K.
+// columns of b in panels, K after K. T is float or of 16 bits; what is packed is float.
 #pragma once
 
 #include <utility>
 
+#include "backends/cpu/isa/half_vector.h"
 #include "backends/cpu/isa/products/blocked_product.h"
 #include "backends/cpu/isa/products/product_vectors.h"
 
@@ -53,14 +54,14 @@ struct RowGroups {
 };
 
 // a (kRows, K) → (K, kRows)
-template <int kRows>
-void pack_rows(const float* a, std::int64_t row, std::int64_t inner, std::int64_t k, float* to) {
+template <class T, int kRows>
+void pack_rows(const T* a, std::int64_t row, std::int64_t inner, std::int64_t k, float* to) {
   std::int64_t i = 0;
   if (row == 1) {
     const Partial some(kRows);
     for (; i < k; ++i) {
       __builtin_prefetch(a + (i + kRowsAtOnce) * inner);
-      store(to + i * kRows, some.load(a + i * inner));
+      store(to + i * kRows, load(a + i * inner, some));
     }
   }
   if (inner == 1) {
@@ -76,36 +77,40 @@ void pack_rows(const float* a, std::int64_t row, std::int64_t inner, std::int64_
     }
   }
   for (; i < k; ++i) {
-    for (int r = 0; r < kRows; ++r) to[i * kRows + r] = a[r * row + i * inner];
+    for (int r = 0; r < kRows; ++r) to[i * kRows + r] = number(a[r * row + i * inner]);
   }
 }
 
-using PackRows = void (*)(const float*, std::int64_t, std::int64_t, std::int64_t, float*);
+template <class T>
+using PackRows = void (*)(const T*, std::int64_t, std::int64_t, std::int64_t, float*);
 
-template <int... kRows>
-constexpr PackRows pack_rows_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
-  constexpr PackRows all[] = {pack_rows<kRows + 1>...};
+template <class T, int... kRows>
+constexpr PackRows<T> pack_rows_for(std::int64_t rows, std::integer_sequence<int, kRows...>) {
+  constexpr PackRows<T> all[] = {pack_rows<T, kRows + 1>...};
   return all[rows - 1];
 }
 
 // Columns [first, first + k) of all rows.
-inline void pack_a(const BlockedProduct& p, const RowGroups& groups, std::int64_t first,
-                   std::int64_t k, float* packed) {
+template <class T>
+void pack_a(const BlockedProduct& p, const RowGroups& groups, std::int64_t first, std::int64_t k,
+            float* packed) {
+  const T* const a = static_cast<const T*>(p.a);
   const std::int64_t at_once = p.a_row == 1 ? kRowsAtOnce : k;
   for (std::int64_t i = 0; i < k; i += at_once) {
     const std::int64_t count = k - i < at_once ? k - i : at_once;
     for (std::int64_t group = 0; group < groups.count; ++group) {
       const std::int64_t rows = groups.size(group);
-      pack_rows_for(rows, std::make_integer_sequence<int, kGroupRows>{})(
-          p.a + groups.begin(group) * p.a_row + (first + i) * p.a_inner, p.a_row, p.a_inner, count,
+      pack_rows_for<T>(rows, std::make_integer_sequence<int, kGroupRows>{})(
+          a + groups.begin(group) * p.a_row + (first + i) * p.a_inner, p.a_row, p.a_inner, count,
           packed + groups.packed(group, k) + i * rows);
     }
   }
 }
 
 // b (K, columns) → panels (K, kPanelColumns), zero beyond `columns`.
-inline void pack_b_as_it_lies(const float* b, std::int64_t inner, std::int64_t k,
-                              std::int64_t columns, float* to) {
+template <class T>
+void pack_b_as_it_lies(const T* b, std::int64_t inner, std::int64_t k, std::int64_t columns,
+                       float* to) {
   const std::int64_t whole = columns / kPanelColumns, rest = columns % kPanelColumns;
   for (std::int64_t i = 0; i < k; ++i, b += inner, to += kPanelColumns) {
     for (std::int64_t panel = 0; panel < whole; ++panel) {
@@ -119,36 +124,38 @@ inline void pack_b_as_it_lies(const float* b, std::int64_t inner, std::int64_t k
     float* const last = to + whole * k * kPanelColumns;
     for (std::int64_t v = 0; v < kPanelVectors; ++v) {
       const std::int64_t here = rest - v * kLanes;
-      const float* const from = b + whole * kPanelColumns + v * kLanes;
+      const T* const from = b + whole * kPanelColumns + v * kLanes;
       store(last + v * kLanes, here >= kLanes ? load(from)
-                               : here > 0     ? Partial(here).load(from)
+                               : here > 0     ? load(from, Partial(here))
                                               : Vector{});
     }
   }
 }
 
 // b (columns, K), at most kPanelColumns → (K, kPanelColumns), zero beyond `columns`.
-inline void pack_b_transposed(const float* b, std::int64_t inner, std::int64_t column,
-                              std::int64_t k, std::int64_t columns, float* to) {
+template <class T>
+void pack_b_transposed(const T* b, std::int64_t inner, std::int64_t column, std::int64_t k,
+                       std::int64_t columns, float* to) {
   for (std::int64_t j = 0; j < kPanelColumns; j += kLanes) {
     const std::int64_t filled = columns - j;
-    const float* const from = b + j * column;
+    const T* const from = b + j * column;
     if (inner == 1) {
       pack_transposed(from, column, filled, k, to + j, kPanelColumns);
       continue;
     }
     for (std::int64_t i = 0; i < k; ++i) {
       for (std::int64_t r = 0; r < kLanes; ++r) {
-        to[i * kPanelColumns + j + r] = r < filled ? from[r * column + i * inner] : 0.0f;
+        to[i * kPanelColumns + j + r] = r < filled ? number(from[r * column + i * inner]) : 0.0f;
       }
     }
   }
 }
 
 // Rows [first, first + k) of columns from `column` on.
-inline void pack_b(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::int64_t column,
-                   std::int64_t columns, float* packed) {
-  const float* const b = p.b + first * p.b_inner + column * p.b_column;
+template <class T>
+void pack_b(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::int64_t column,
+            std::int64_t columns, float* packed) {
+  const T* const b = static_cast<const T*>(p.b) + first * p.b_inner + column * p.b_column;
   if (p.b_column == 1) return pack_b_as_it_lies(b, p.b_inner, k, columns, packed);
   for (std::int64_t j = 0; j < columns; j += kPanelColumns) {
     const std::int64_t here = columns - j < kPanelColumns ? columns - j : kPanelColumns;
@@ -157,15 +164,15 @@ inline void pack_b(const BlockedProduct& p, std::int64_t first, std::int64_t k, 
 }
 
 // Fetches a panel that is packed soon, bit by bit while tiles are multiplied.
+template <class T>
 class PanelFetch {
  public:
   // Rows [first, first + k) of the panel from `column` on, in so many turns.
   PanelFetch(const BlockedProduct& p, std::int64_t first, std::int64_t k, std::int64_t column,
              std::int64_t turns) {
     if (column >= p.n) return;
-    constexpr std::int64_t kLine = 16;  // floats
     const std::int64_t columns = p.n - column < kPanelColumns ? p.n - column : kPanelColumns;
-    at_ = p.b + first * p.b_inner + column * p.b_column;
+    at_ = static_cast<const T*>(p.b) + first * p.b_inner + column * p.b_column;
     // Runs are columns of b transposed, or rows.
     const bool transposed = p.b_column != 1;
     lines_ = ((transposed ? k : columns) + kLine - 1) / kLine;
@@ -178,7 +185,7 @@ class PanelFetch {
   void take_turn() {
     for (std::int64_t i = a_turn_ < left_ ? a_turn_ : left_; i > 0; --i, --left_) {
       __builtin_prefetch(at_, 0, 2);
-      at_ += 16;
+      at_ += kLine;
       if (++line_ < lines_) continue;
       line_ = 0;
       at_ += next_run_;
@@ -186,7 +193,9 @@ class PanelFetch {
   }
 
  private:
-  const float* at_ = nullptr;
+  static constexpr std::int64_t kLine = 64 / sizeof(T);  // elements
+
+  const T* at_ = nullptr;
   std::int64_t lines_ = 0, next_run_ = 0, a_turn_ = 0, left_ = 0, line_ = 0;
 };
 

@@ -2,13 +2,14 @@
 // ends.
 #pragma once
 
-#include "backends/cpu/isa/vector.h"
+#include "backends/cpu/isa/half_vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 
-// Rows `from` (filled, inner), `row` floats apart → to (inner, kLanes), `to_row` floats apart;
-// zeros for rows beyond `filled`.
-TRAINGRAPH_INLINE void pack_transposed(const float* from, std::int64_t row, std::int64_t filled,
+// Rows `from` (filled, inner), `row` elements apart → to (inner, kLanes), `to_row` floats apart;
+// zeros for rows beyond `filled`. T is float or of 16 bits.
+template <class T>
+TRAINGRAPH_INLINE void pack_transposed(const T* from, std::int64_t row, std::int64_t filled,
                                        std::int64_t inner, float* to, std::int64_t to_row) {
   std::int64_t k = 0;
   for (; k + kLanes <= inner; k += kLanes) {
@@ -21,7 +22,7 @@ TRAINGRAPH_INLINE void pack_transposed(const float* from, std::int64_t row, std:
   }
   for (; k < inner; ++k) {
     for (std::int64_t i = 0; i < kLanes; ++i) {
-      to[k * to_row + i] = i < filled ? from[i * row + k] : 0.0f;
+      to[k * to_row + i] = i < filled ? number(from[i * row + k]) : 0.0f;
     }
   }
 }
