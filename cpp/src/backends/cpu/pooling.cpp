@@ -4,6 +4,7 @@
 
 #include "backends/cpu/channel_groups.h"
 #include "backends/cpu/cpu.h"
+#include "backends/cpu/half.h"
 #include "backends/cpu/isa/pooling.h"
 #include "backends/cpu/isa_select.h"
 #include "backends/cpu/parallel.h"
@@ -20,17 +21,26 @@ const ir::PoolingAttributes& attributes_of(const ir::Node& node) {
 
 bool is_gradient(const ir::Node& node) { return node.op == ir::Op::pooling_gradient; }
 
+// What the gradient's forward pass left (the index, or x and y), else what dy has.
+const ir::Value& leading(const ir::Graph& graph, const ir::Node& node) {
+  return graph.value(node.inputs.back());
+}
+
 Support supports(const ir::Graph& graph, const ir::Node& node) {
-  if (graph.type(node.inputs[0]).data_type != DataType::kFloat32) {
-    return Support::no("hand-written pooling loops take float32");
+  const DataType type = graph.type(node.inputs[0]).data_type;
+  if (type == DataType::kFloat32) return {};
+  const ir::Value& x = leading(graph, node);
+  if (ir::is_half(type) && graph.type(node.outputs[0]).data_type == type &&
+      attributes_of(node).kind == PoolingKind::max && !x.layout.plain() &&
+      ChannelGroups::takes(x.type.shape, x.layout)) {
+    return {};
   }
-  return {};
+  return Support::no("hand-written pooling loops take float32, and maxima of 16 bits in lanes");
 }
 
 // All of a node's tensors share one layout.
 LayoutChoice layouts(const ir::Graph& graph, const ir::Node& node) {
-  // The gradient takes what the forward pass left (the index, or x and y), else what dy has.
-  const ir::Value& x = graph.value(node.inputs.back());
+  const ir::Value& x = leading(graph, node);
   const ir::Layout layout = ChannelGroups::takes(x.type.shape, x.layout) ? x.layout : ir::Layout{};
   return {std::vector<ir::Layout>(node.inputs.size(), layout),
           std::vector<ir::Layout>(node.outputs.size(), layout)};
@@ -95,14 +105,16 @@ class Pooling final : public Kernel {
           return base + n * elements * (plane_.wide_index ? 4 : 1);
         };
         if (!gradient_ && kind_ == PoolingKind::max) {
-          loops_.maximum(plane_, source(in(0)), target(out(0)),
-                         indexed_ ? index(out(1), target_elements_) : nullptr, 0, rows_);
+          loops_.maximum[loop_](plane_, in(0) + n * source_elements_ * size_,
+                                out(0) + n * target_elements_ * size_,
+                                indexed_ ? index(out(1), target_elements_) : nullptr, 0, rows_);
         } else if (!gradient_) {
           (kind_ == PoolingKind::average ? loops_.average : loops_.l2_norm)(
               plane_, source(in(0)), target(out(0)), 0, rows_);
         } else if (kind_ == PoolingKind::max) {
-          loops_.maximum_gradient(plane_, source(in(0)), index(in(1), source_elements_),
-                                  target(out(0)), 0, rows_);
+          loops_.maximum_gradient[loop_](plane_, in(0) + n * source_elements_ * size_,
+                                         index(in(1), source_elements_),
+                                         out(0) + n * target_elements_ * size_, 0, rows_);
         } else if (kind_ == PoolingKind::average) {
           loops_.average_gradient(plane_, source(in(0)), target(out(0)), 0, rows_);
         } else {
@@ -122,6 +134,8 @@ class Pooling final : public Kernel {
         node_(node),
         kind_(attributes_of(node).kind),
         gradient_(is_gradient(node)),
+        loop_(loop_of(graph.type(node.inputs[0]).data_type)),
+        size_(loop_ == 0 ? 4 : 2),
         height_(attributes_of(node), 0, x[2], y[2], gradient_),
         width_(attributes_of(node), 1, x[3], y[3], gradient_) {
     const ir::Layout& layout = graph.value(node.inputs[0]).layout;
@@ -162,6 +176,8 @@ class Pooling final : public Kernel {
   ir::Node node_;
   PoolingKind kind_;
   bool gradient_;
+  int loop_;  // of the elements' type
+  std::int64_t size_;
   bool indexed_ = false;
   Axis height_, width_;
   PoolingPlane plane_{};

@@ -2,11 +2,12 @@
 // every window that covers it, so each element is written once. Vectors hold channels.
 #include "backends/cpu/isa/pooling.h"
 
+#include <concepts>
 #include <cstring>
 #include <type_traits>
 
+#include "backends/cpu/isa/half_vector.h"
 #include "backends/cpu/isa/pooling_rows.h"
-#include "backends/cpu/isa/vector.h"
 
 namespace traingraph::cpu::TRAINGRAPH_ISA {
 namespace {
@@ -20,6 +21,35 @@ template <int kCount>
 struct BytesOf {
   typedef std::uint8_t type __attribute__((vector_size(kCount)));
 };
+
+// Elements of float32 or of 16 bits, in float32.
+template <int kCount, class T>
+TRAINGRAPH_INLINE Floats<kCount> load_as(const T* x) {
+  if constexpr (std::same_as<T, float>) {
+    return load<kCount>(x);
+  } else if constexpr (kCount == kLanes) {
+    return load(x);
+  } else if constexpr (kCount == 1) {
+    return number(*x);
+  } else {
+    Floats<kCount> v;
+    for (int i = 0; i < kCount; ++i) v[i] = number(x[i]);
+    return v;
+  }
+}
+
+template <int kCount, class T>
+TRAINGRAPH_INLINE void store_as(T* x, Floats<kCount> v) {
+  if constexpr (std::same_as<T, float>) {
+    store<kCount>(x, v);
+  } else if constexpr (kCount == kLanes) {
+    store(x, v);
+  } else if constexpr (kCount == 1) {
+    *x = rounded(v, T{});
+  } else {
+    for (int i = 0; i < kCount; ++i) x[i] = rounded(v[i], T{});
+  }
+}
 
 // Bytes to int32 and back, each below 256: GCC converts element by element.
 template <int kCount>
@@ -155,9 +185,9 @@ TRAINGRAPH_INLINE void each_tap(const PoolingPlane& plane, const Position& p, co
   }
 }
 
-template <bool kIndexed>
-void maximum_as(const PoolingPlane& given, const float* x, float* y, void* index,
-                std::int64_t begin, std::int64_t end) {
+template <bool kIndexed, class T>
+void maximum_as(const PoolingPlane& given, const T* x, T* y, void* index, std::int64_t begin,
+                std::int64_t end) {
   const PoolingPlane plane = given;  // which stores cannot change
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
@@ -165,7 +195,7 @@ void maximum_as(const PoolingPlane& given, const float* x, float* y, void* index
     Numbers<kCount> place{};
     bool first = true;
     each_tap(plane, p, [&](std::int64_t at, Tap row, Tap column) {
-      const Floats<kCount> v = load<kCount>(x + at);
+      const Floats<kCount> v = load_as<kCount>(x + at);
       const std::int32_t tap = row.tap * plane.kernel_columns + column.tap;
       if (first) {
         best = v;
@@ -178,14 +208,19 @@ void maximum_as(const PoolingPlane& given, const float* x, float* y, void* index
       best = wins ? v : best;
       if constexpr (kIndexed) place = wins ? tap - Numbers<kCount>{} : place;
     });
-    store<kCount>(y + p.target, best);
+    store_as<kCount>(y + p.target, best);
     if constexpr (kIndexed) store_index<kCount>(index, p.target, place, plane.wide_index);
   });
 }
 
-void maximum(const PoolingPlane& plane, const float* x, float* y, void* index, std::int64_t begin,
+template <class T>
+void maximum(const PoolingPlane& plane, const void* from, void* to, void* index, std::int64_t begin,
              std::int64_t end) {
-  if (plane.lanes == 1) return maximum_rows(plane, x, y, index, begin, end);
+  const T* const x = static_cast<const T*>(from);
+  T* const y = static_cast<T*>(to);
+  if constexpr (std::same_as<T, float>) {
+    if (plane.lanes == 1) return maximum_rows(plane, x, y, index, begin, end);
+  }
   if (index != nullptr) return maximum_as<true>(plane, x, y, index, begin, end);
   maximum_as<false>(plane, x, y, nullptr, begin, end);
 }
@@ -217,9 +252,14 @@ void l2_norm(const PoolingPlane& plane, const float* x, float* y, std::int64_t b
   });
 }
 
-void maximum_gradient(const PoolingPlane& given, const float* dy, const void* index, float* dx,
+template <class T>
+void maximum_gradient(const PoolingPlane& given, const void* from, const void* index, void* to,
                       std::int64_t begin, std::int64_t end) {
-  if (given.lanes == 1) return maximum_gradient_rows(given, dy, index, dx, begin, end);
+  const T* const dy = static_cast<const T*>(from);
+  T* const dx = static_cast<T*>(to);
+  if constexpr (std::same_as<T, float>) {
+    if (given.lanes == 1) return maximum_gradient_rows(given, dy, index, dx, begin, end);
+  }
   const PoolingPlane plane = given;  // which stores cannot change
   each_position(plane, begin, end, [&](auto count, const Position& p) {
     constexpr int kCount = decltype(count)::value;
@@ -227,9 +267,9 @@ void maximum_gradient(const PoolingPlane& given, const float* dy, const void* in
     each_tap(plane, p, [&](std::int64_t at, Tap row, Tap column) {
       const std::int32_t tap = row.tap * plane.kernel_columns + column.tap;
       const auto mine = load_index<kCount>(index, at, plane.wide_index) == tap;
-      sum += mine ? load<kCount>(dy + at) : Floats<kCount>{};
+      sum += mine ? load_as<kCount>(dy + at) : Floats<kCount>{};
     });
-    store<kCount>(dx + p.target, sum);
+    store_as<kCount>(dx + p.target, sum);
   });
 }
 
@@ -265,7 +305,12 @@ void l2_norm_gradient(const PoolingPlane& plane, const float* dy, const float* x
 }  // namespace
 
 extern const PoolingLoops pooling_loops;
-const PoolingLoops pooling_loops{maximum,          average,          l2_norm,
-                                 maximum_gradient, average_gradient, l2_norm_gradient};
+const PoolingLoops pooling_loops{
+    {maximum<float>, maximum<Float16>, maximum<BFloat16>},
+    {maximum_gradient<float>, maximum_gradient<Float16>, maximum_gradient<BFloat16>},
+    average,
+    l2_norm,
+    average_gradient,
+    l2_norm_gradient};
 
 }  // namespace traingraph::cpu::TRAINGRAPH_ISA

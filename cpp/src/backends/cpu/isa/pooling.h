@@ -33,14 +33,15 @@ struct PoolingPlane {
 
 // All over target rows [begin, end); pointers are those of the whole plane.
 struct PoolingLoops {
-  void (*maximum)(const PoolingPlane& plane, const float* x, float* y, void* index,
-                  std::int64_t begin, std::int64_t end);  // index may be null
+  // Of float32, float16 and bfloat16, those of 16 bits for several lanes alone. Sums are float32.
+  void (*maximum[3])(const PoolingPlane& plane, const void* x, void* y, void* index,
+                     std::int64_t begin, std::int64_t end);  // index may be null
+  void (*maximum_gradient[3])(const PoolingPlane& plane, const void* dy, const void* index,
+                              void* dx, std::int64_t begin, std::int64_t end);
   void (*average)(const PoolingPlane& plane, const float* x, float* y, std::int64_t begin,
                   std::int64_t end);
   void (*l2_norm)(const PoolingPlane& plane, const float* x, float* y, std::int64_t begin,
                   std::int64_t end);
-  void (*maximum_gradient)(const PoolingPlane& plane, const float* dy, const void* index, float* dx,
-                           std::int64_t begin, std::int64_t end);
   void (*average_gradient)(const PoolingPlane& plane, const float* dy, float* dx,
                            std::int64_t begin, std::int64_t end);
   void (*l2_norm_gradient)(const PoolingPlane& plane, const float* dy, const float* x,
