@@ -202,8 +202,14 @@ class Session:
             distributed=ranks,
         )
         now = tg.MLCExecutionOptions.SYNCHRONOUS
-        fed: dict[str, Any] = {"inputs_data": {"x": x}, "loss_labels_data": {"y": y}}
-        self.step: Callable[[], Any] = partial(self.training.execute, **fed, options=now)
+        inputs, labels_data = {"x": x}, {"y": y}
+        execute = self.training.execute
+
+        # Written out: functools.partial would copy the keywords in every step.
+        def step() -> Any:
+            return execute(inputs_data=inputs, loss_labels_data=labels_data, options=now)
+
+        self.step = step
         bind = self.training.bind_and_write_data
         bind({"x": x}, for_inputs={"x": network.x})
         bind({"y": y}, for_inputs={"y": labels})
