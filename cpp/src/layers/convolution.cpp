@@ -116,6 +116,7 @@ Shape transposed_shape(const Emitter& e, const ConvolutionDescriptor& d, const S
 // of the data of a convolution from (P, Q) to (H, W).
 void Convolution::emit(Emitter& e) const {
   e.expect_sources(1);
+  expect_floating(e);
   const ConvolutionDescriptor& d = descriptor();
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
   const Shape shape = e.type(0).shape;

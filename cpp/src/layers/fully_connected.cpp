@@ -51,6 +51,7 @@ std::string FullyConnected::description() const {
 // x (…, C) or (N, C, 1, 1); y = x Wᵀ + b with W (O, C).
 void FullyConnected::emit(Emitter& e) const {
   e.expect_sources(1);
+  expect_floating(e);
   const std::int64_t in = descriptor().input_feature_channel_count;
   const std::int64_t out = descriptor().output_feature_channel_count;
   const ir::Type source = e.type(0);

@@ -3,8 +3,8 @@
 #include <traingraph/errors.h>
 #include <traingraph/pooling.h>
 
+#include "layers/checks.h"
 #include "layers/description/describe_window.h"
-#include "layers/emitter.h"
 #include "layers/window.h"
 
 namespace traingraph {
@@ -62,6 +62,7 @@ std::string Pooling::description() const {
 // x (N, C, H, W) → y (N, C, P, Q)
 void Pooling::emit(Emitter& e) const {
   e.expect_sources(1);
+  expect_floating(e);
   const Shape& shape = e.type(0).shape;
   if (shape.size() != 4) {
     e.fail_shape("expected a source (N, C, H, W) but got " + to_string(shape));

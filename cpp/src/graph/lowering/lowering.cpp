@@ -133,25 +133,33 @@ class Writer {
   // Parameters are never that narrow.
   DataType floating_type() const {
     DataType found = DataType::kInvalid;
+    auto refuse = [](const NodeRecord& node, const Tensor& tensor, const std::string& expected) {
+      throw DataTypeError("[compile] expected " + expected + ", for tensor '" + tensor.label() +
+                          "', " + name(tensor.descriptor().data_type) + " at layer " +
+                          std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
+    };
+    const char* const of_parameters = "parameters of float32 or float64 but got";
     auto add = [&](const NodeRecord& node, const Tensor& tensor, bool is_parameter) {
       const DataType own = tensor.descriptor().data_type;
       if (!is_floating_point(own)) return;
       const DataType type = ir::is_half(own) ? DataType::kFloat32 : own;
       if (found == DataType::kInvalid) found = type;
-      if (found == type && !(is_parameter && ir::is_half(own))) return;
-      const std::string expected =
-          found == type ? "parameters of float32 or float64"
-                        : "one floating-point type but got " + std::string(name(found)) + " and";
-      throw DataTypeError("[compile] expected " + expected +
-                          (found == type ? " but got, for tensor '" : ", for tensor '") +
-                          tensor.label() + "', " + name(own) + " at layer " +
-                          std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
+      if (found != type) {
+        refuse(node, tensor,
+               "one floating-point type but got " + std::string(name(found)) + " and");
+      }
+      if (is_parameter && ir::is_half(own)) refuse(node, tensor, of_parameters);
     };
     for (const NodeRecord& node : nodes_) {
       for (const TensorPtr& tensor : node.sources) {
         add(node, *tensor, is_tensor_parameter(tensor.get()));
       }
-      for (const TensorParameter* p : node.layer->parameters()) add(node, *p->tensor, true);
+      for (const TensorParameter* p : node.layer->parameters()) {
+        if (!is_floating_point(p->tensor->descriptor().data_type)) {
+          refuse(node, *p->tensor, of_parameters);
+        }
+        add(node, *p->tensor, true);
+      }
     }
     return found == DataType::kInvalid ? DataType::kFloat32 : found;
   }
