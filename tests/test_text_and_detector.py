@@ -68,6 +68,21 @@ def test_a_seed_repeats_a_run(name: str) -> None:
     assert first["losses"] != other["losses"]
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        *(("text.py", ["--temperature", t], "0.01 to 100") for t in ("0", "nan", "-1")),
+        *((name, ["--plot", path], "expected a .png in an existing folder")
+          for name in ("text.py", "detect.py") for path in ("picture.jpg", "no/folder/x.png")),
+        *((name, ["--epochs", e, "--steps", s], "3 steps in all")
+          for name in ("text.py", "detect.py") for e, s in (("1", "2"), ("0", "9"))),
+    ],
+)  # fmt: skip
+def test_arguments_are_checked_before_training(name: str, arguments: list, text: str) -> None:
+    with pytest.raises(AssertionError, match=text):
+        run(name, *arguments)
+
+
 # --- the transformer -----------------------------------------------------------------------------
 
 
