@@ -18,6 +18,7 @@ import numpy as np
 from tqdm import tqdm
 
 import traingraph as tg
+from digits import picture
 from traingraph import nn
 
 SIDE, CELLS, BATCH = 64, 8, 32
@@ -191,14 +192,10 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--steps", type=int, default=100, help="of each epoch")
     parser.add_argument("--seed", type=int, default=0, help="of weights and images")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the losses and boxes")
+    parser.add_argument("--plot", type=picture, metavar="PNG", help="draw the losses and boxes")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     options = parser.parse_args()
     # What would fail only when all is trained.
-    if options.plot and not (
-        options.plot.suffix == ".png" and options.plot.absolute().parent.is_dir()
-    ):
-        parser.error(f"--plot: expected a .png in an existing folder but got {options.plot}")
     if min(options.epochs, options.steps) < 1 or options.epochs * options.steps < 3:
         parser.error("--epochs, --steps: expected at least 1 each and 3 steps in all")
     tg.MLCPlatform.set_rng_seed_to(options.seed)

@@ -17,6 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 import traingraph as tg
+from digits import picture
 from traingraph import nn
 
 CONTEXT, BATCH = 64, 32  # characters of a piece, pieces of a step
@@ -103,16 +104,12 @@ def options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of weights, pieces and the sample")
     parser.add_argument("--temperature", type=float, default=0.7, help="of the sample, 0.01 to 100")
     parser.add_argument("--initial", type=Path, help="the .npz of the weights of the beginning")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the losses")
+    parser.add_argument("--plot", type=picture, metavar="PNG", help="draw the losses")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
     chosen = parser.parse_args()
     # What would fail only when all is trained.
     if not 0.01 <= chosen.temperature <= 100:
         parser.error(f"--temperature: expected 0.01 to 100 but got {chosen.temperature}")
-    if chosen.plot and not (
-        chosen.plot.suffix == ".png" and chosen.plot.absolute().parent.is_dir()
-    ):
-        parser.error(f"--plot: expected a .png in an existing folder but got {chosen.plot}")
     if min(chosen.epochs, chosen.steps) < 1 or chosen.epochs * chosen.steps < 3:
         parser.error("--epochs, --steps: expected at least 1 each and 3 steps in all")
     return chosen

@@ -83,10 +83,7 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
 
 // A library's products would need operands that are widened before.
 Support supports_halves(const ir::Graph& graph, const ir::Node& node) {
-  const DataType half = graph.type(node.inputs[0]).data_type;
-  const DataType result = graph.type(node.outputs[0]).data_type;
-  if (!ir::is_half(half) || graph.type(node.inputs[1]).data_type != half ||
-      (result != half && result != DataType::kFloat32)) {
+  if (!multiplies_halves(graph, node)) {
     return Support::no("blocked matrix loops take two operands of one type of 16 bits");
   }
   return supports_shape(graph, node, true);

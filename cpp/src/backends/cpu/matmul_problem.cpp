@@ -59,6 +59,13 @@ MatmulProblem matmul_problem_of(const ir::Graph& graph, const ir::Node& node) {
   return p;
 }
 
+bool multiplies_halves(const ir::Graph& graph, const ir::Node& node) {
+  const DataType half = graph.type(node.inputs[0]).data_type;
+  const DataType result = graph.type(node.outputs[0]).data_type;
+  return ir::is_half(half) && graph.type(node.inputs[1]).data_type == half &&
+         (result == half || result == DataType::kFloat32);
+}
+
 std::optional<MatmulTail> matmul_tail_of(const ir::ScalarList& list) {
   MatmulTail tail;
   if (list.empty()) return tail;

@@ -29,6 +29,9 @@ struct MatmulProblem {
 // Leading axes of a are more rows where one matrix b serves all of them.
 MatmulProblem matmul_problem_of(const ir::Graph& graph, const ir::Node& node);
 
+// Whether both operands of a node have one type of 16 bits, and the result has it or float32.
+bool multiplies_halves(const ir::Graph& graph, const ir::Node& node);
+
 // An epilogue of a bias, then functions of one number: relu, or others that run as loops over rows.
 struct MatmulTail {
   struct Function {

@@ -72,6 +72,18 @@ struct TileRing {
   __device__ void release(int number) { arrive(empty[number % kStages]); }
 };
 
+// Thread 0 starts the copies of a pair of tiles of keys and values, if there is one, when there is
+// room.
+template <class Ring, class S>
+__device__ void load_keys(Ring& ring, S* stages, int number, int count, const HeadMaps& maps,
+                          const Place& at) {
+  if (threadIdx.x == 0 && number < count) {
+    ring.wait_for_room(number);
+    ring.load(stages, number, maps.k, maps.v, at, number * kHeadTile);
+  }
+  __syncwarp();
+}
+
 // The barriers of a block: of its ring, and of the rows that it keeps.
 template <class Ring>
 __device__ void init_barriers(Ring& ring, Barrier& own) {

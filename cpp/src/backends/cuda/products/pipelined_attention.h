@@ -35,13 +35,7 @@ __global__ void __launch_bounds__(Blocks::kThreads, Blocks::kLeast)
   init_barriers(ring, own);
   const int count =
       static_cast<int>((task.keys_of(at.first, Blocks::kRows) + kHeadTile - 1) / kHeadTile);
-  const auto load = [&](int number) {
-    if (threadIdx.x == 0 && number < count) {
-      ring.wait_for_room(number);
-      ring.load(stages, number, maps.k, maps.v, at, number * kHeadTile);
-    }
-    __syncwarp();
-  };
+  const auto load = [&](int number) { load_keys(ring, stages, number, count, maps, at); };
   if (threadIdx.x == 0) {
     own.arrive_and_expect(kWarpgroups * kTmaTileBytes);
     for (int g = 0; g < kWarpgroups; ++g) {

@@ -46,13 +46,7 @@ __global__ void __launch_bounds__(128, kPlain ? 3 : 2)
   init_barriers(ring, own);
   const int count =
       static_cast<int>((task.keys_of(at.first, kHeadTile) + kHeadTile - 1) / kHeadTile);
-  const auto load = [&](int number) {
-    if (thread == 0 && number < count) {
-      ring.wait_for_room(number);
-      ring.load(stages, number, maps.k, maps.v, at, number * kHeadTile);
-    }
-    __syncwarp();
-  };
+  const auto load = [&](int number) { load_keys(ring, stages, number, count, maps, at); };
   // The last stage is free until the loop.
   S* const y = ring.tiles(stages, Ring::kStages - 1);
   if (thread == 0) {

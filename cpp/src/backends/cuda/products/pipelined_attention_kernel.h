@@ -20,16 +20,18 @@ class PipelinedAttention final : public AttentionKernel<S> {
     is_plain_ = this->at_.mask == 0 && this->at_.key_mask == 0 && !task.drops && task.scale > 0;
     const std::int64_t wide = this->heads() * blocks_of(task.queries, 2 * kHeadTile);
     is_wide_ = !task.causal && wide >= 2 * context.multiprocessors;
-    if (is_plain_) {
-      prepare<true>();
-    } else {
-      prepare<false>();
-    }
   }
-
-  bool serves() const {
+  // Whether these kernels serve the task.
+  bool prepare() const {
     constexpr int kPack = 16 / sizeof(S);
-    return this->task_.features <= kHeadTile && this->task_.features % kPack == 0;
+    const std::int64_t features = this->task_.features;
+    if (features > kHeadTile || features % kPack != 0) return false;
+    if (is_plain_) {
+      allow_shared_memory<true>();
+    } else {
+      allow_shared_memory<false>();
+    }
+    return true;
   }
 
   std::size_t workspace_bytes() const override {
@@ -72,7 +74,7 @@ class PipelinedAttention final : public AttentionKernel<S> {
           "cudaFuncSetAttribute");
   }
   template <bool kPlain>
-  static void prepare() {
+  static void allow_shared_memory() {
     allow(pipelined_attention<S, kPlain, 1>, kOfForward<1>);
     allow(pipelined_attention<S, kPlain, 2>, kOfForward<2>);
     allow(pipelined_slope_of_queries<S, kPlain>, kOfQueries);
@@ -145,7 +147,7 @@ std::unique_ptr<Kernel> make_pipelined_attention(const ir::Graph& graph, const i
                                                  const Context& context) {
   if (!context.wgmma) return nullptr;
   auto made = std::make_unique<PipelinedAttention<S>>(graph, node, context);
-  if (!made->serves()) return nullptr;
+  if (!made->prepare()) return nullptr;
   return made;
 }
 
