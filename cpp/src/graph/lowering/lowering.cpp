@@ -9,6 +9,7 @@
 
 #include <traingraph/errors.h>
 
+#include "graph/lowering/floating_type.h"
 #include "graph/lowering/fold_constants.h"
 #include "graph/lowering/integer_ranges.h"
 #include "graph/lowering/meeting_rows.h"
@@ -67,7 +68,7 @@ class Writer {
         out_.lowering.frozen.insert(tensor.get());
       }
     }
-    out_.lowering.data_type = floating_type();
+    out_.lowering.data_type = floating_type_of(nodes_, tensor_parameters_);
     if (out_.lowering.data_type == DataType::kFloat64 && state.precision != Precision::kFloat32) {
       throw DataTypeError(std::string("[compile] expected float32 tensors for precision ") +
                           name(state.precision) + " but got float64");
@@ -128,41 +129,6 @@ class Writer {
     return is_wide && backend().traits().counts_rows;
   }
   bool runs_on_gpu() const { return state_.device && gpu_of(backend()) >= 0; }
-
-  // The one floating-point type that layers compute in: float32 for what they read in 16 bits.
-  // Parameters are never that narrow.
-  DataType floating_type() const {
-    DataType found = DataType::kInvalid;
-    auto refuse = [](const NodeRecord& node, const Tensor& tensor, const std::string& expected) {
-      throw DataTypeError("[compile] expected " + expected + ", for tensor '" + tensor.label() +
-                          "', " + name(tensor.descriptor().data_type) + " at layer " +
-                          std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
-    };
-    const char* const of_parameters = "parameters of float32 or float64 but got";
-    auto add = [&](const NodeRecord& node, const Tensor& tensor, bool is_parameter) {
-      const DataType own = tensor.descriptor().data_type;
-      if (!is_floating_point(own)) return;
-      const DataType type = ir::is_half(own) ? DataType::kFloat32 : own;
-      if (found == DataType::kInvalid) found = type;
-      if (found != type) {
-        refuse(node, tensor,
-               "one floating-point type but got " + std::string(name(found)) + " and");
-      }
-      if (is_parameter && ir::is_half(own)) refuse(node, tensor, of_parameters);
-    };
-    for (const NodeRecord& node : nodes_) {
-      for (const TensorPtr& tensor : node.sources) {
-        add(node, *tensor, is_tensor_parameter(tensor.get()));
-      }
-      for (const TensorParameter* p : node.layer->parameters()) {
-        if (!is_floating_point(p->tensor->descriptor().data_type)) {
-          refuse(node, *p->tensor, of_parameters);
-        }
-        add(node, *p->tensor, true);
-      }
-    }
-    return found == DataType::kInvalid ? DataType::kFloat32 : found;
-  }
 
   ValueId bind(const std::string& name, const TensorPtr& tensor, bool declared) {
     const auto found = out_.tensors.find(tensor.get());
