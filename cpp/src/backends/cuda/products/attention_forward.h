@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     attend_rows(const __grid_constant__ AttentionTask<S> task, Rows<S> y, float* largest_scores,
                 float* logarithms) {
   using Products = typename Tiles::Products;
-  constexpr bool kExact = Products::kIsExact;
+  constexpr bool kFull = Products::kIsFull;
   constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
   constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
@@ -123,7 +123,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     WarpSums sums[kGroups][kCount];
     Products::template dot<kFeatures>(own, k, sums);
     score<false>(task, at, lane, key, sums);
-    softmax.add(sums, results, [](float x, float top) { return power<kExact>(x - top); });
+    softmax.add(sums, results, [](float x, float top) { return power<kFull>(x - top); });
     if (task.drops) drop(task, at, lane, key, sums);
     Products::template accumulate<kFeatures>(sums, k + kColumns * kPitch, kPitch, results);
     __syncthreads();

@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_query_rows(const __grid_constant__ AttentionTask<S> task,
                         const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
-  constexpr bool kExact = Products::kIsExact;
+  constexpr bool kFull = Products::kIsFull;
   constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
   constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dots<kFeatures>(
         own_q, k, scores, own_dy, k + kColumns * kPitch, products,
-        [&] { probability<kExact, false>(task, at, lane, key, known, scores); });
+        [&] { probability<kFull, false>(task, at, lane, key, known, scores); });
     slope<false>(task, at, lane, key, known, scores, products);
     Products::template accumulate<kFeatures>(products, k, kPitch, results);
     __syncthreads();
@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_key_rows(const __grid_constant__ AttentionTask<S> task,
                       const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
-  constexpr bool kExact = Products::kIsExact;
+  constexpr bool kFull = Products::kIsFull;
   constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
   constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kTiles = 2 * kColumns * kPitch;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     const S* const dy = q + kColumns * kPitch;
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dots<kFeatures>(own_k, q, scores, own_v, dy, products, [&] {
-      probability<kExact, true>(task, at, lane, query, known[stage], scores);
+      probability<kFull, true>(task, at, lane, query, known[stage], scores);
     });
     slope<true>(task, at, lane, query, known[stage], scores, products);
     Products::template accumulate_both<kResults>(scores, dy + first_feature, dv, products,
@@ -165,7 +165,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     slope_of_mask_tile(const __grid_constant__ AttentionTask<S> task,
                        const __grid_constant__ Slopes<S> slopes) {
   using Products = typename Tiles::Products;
-  constexpr bool kExact = Products::kIsExact;
+  constexpr bool kFull = Products::kIsFull;
   constexpr int kFeatures = Tiles::kFeatures, kGroups = Tiles::kGroups;
   constexpr int kColumns = Tiles::kColumns, kPitch = Tiles::kPitch;
   constexpr int kCount = Tiles::kCount, kRows = Tiles::kRows;
@@ -196,7 +196,7 @@ __global__ void __launch_bounds__(Tiles::kThreads, Tiles::kBlocks)
     WarpSums scores[kGroups][kCount], products[kGroups][kCount];
     Products::template dots<kFeatures>(
         Tiles::rows(q, lane.warp), k, scores, Tiles::rows(dy, lane.warp), v, products,
-        [&] { probability<kExact, false>(task, at, lane, key, known, scores); });
+        [&] { probability<kFull, false>(task, at, lane, key, known, scores); });
     slope<false>(task, at, lane, key, known, scores, products);
 #pragma unroll
     for (int i = 0; i < 4 * kGroups * kCount; ++i) {

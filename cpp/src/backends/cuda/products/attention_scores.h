@@ -94,9 +94,9 @@ __device__ inline float power_of_two(float x) {
 }
 
 // e^x. Float32 without TF32 has the exact function.
-template <bool kExact>
+template <bool kFull>
 __device__ float power(float x) {
-  if constexpr (kExact) return ::expf(x);
+  if constexpr (kFull) return ::expf(x);
   return power_of_two(x * kLog2e);
 }
 
@@ -187,7 +187,7 @@ __device__ int query_of(const Lane& lane, int m, int j, int i) {
 }
 
 // In place: products q kᵀ become probabilities.
-template <bool kExact, bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
+template <bool kFull, bool kRowsAreKeys, class S, int kGroups, int kCount, int kQueries>
 __device__ void probability(const AttentionTask<S>& task, const Place& at, const Lane& lane,
                             std::int64_t first_column, const PerQuery<kQueries>& known,
                             WarpSums (&sums)[kGroups][kCount]) {
@@ -197,7 +197,7 @@ __device__ void probability(const AttentionTask<S>& task, const Place& at, const
     const int m = k / 4 / kCount, j = k / 4 % kCount, i = k % 4;
     const int own = query_of<kRowsAreKeys, kGroups>(lane, m, j, i);
     float& sum = sums[m][j].of[i];
-    sum = power<kExact>(sum - known.largest[own] - known.logarithm[own]);
+    sum = power<kFull>(sum - known.largest[own] - known.logarithm[own]);
   }
 }
 

@@ -7,9 +7,9 @@
 namespace traingraph::cuda {
 
 // The kernel of a node attention or attention_gradient on tensor cores; null for heads of more than
-// 256 features and where the device has too little shared memory. `exact`: float32 is not rounded
+// 256 features and where the device has too little shared memory. `kFull`: float32 is not rounded
 // to TF32. Both ops of an application get one, or none does.
-template <class S, bool kExact>
+template <class S, bool kFull>
 std::unique_ptr<Kernel> make_tensor_core_attention(const ir::Graph& graph, const ir::Node& node,
                                                    const Context& context);
 

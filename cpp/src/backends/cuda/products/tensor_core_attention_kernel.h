@@ -12,20 +12,22 @@
 namespace traingraph::cuda {
 
 // Groups and columns per head size, the fastest of some on an H200.
-template <class S, bool kExact, int kFeatures>
+template <class S, bool kFull, int kFeatures>
 struct Tilings {
   static constexpr bool kSmall = kFeatures <= 32, kLarge = kFeatures > 128;
   static constexpr bool kWide = sizeof(S) > 2;
   template <int kGroups, int kColumns, int kBlocks = 1>
-  using Of = Tiling<S, WarpProducts<S, kExact>, kFeatures, kGroups, kColumns, 4, kBlocks>;
-  static constexpr int kBlocks = kSmall ? 4 : 1;
+  using Of = Tiling<S, WarpProducts<S, kFull>, kFeatures, kGroups, kColumns, 4, kBlocks>;
+  template <int kGroups, int kColumns>
+  using OfKeys = Tiling<S, WarpProducts<S, kFull, true>, kFeatures, kGroups, kColumns>;
+  static constexpr int kBlocks = kSmall ? (kFull ? 3 : 4) : 1;
   static constexpr bool kHeavy = kWide && kFeatures > 64;
-  using Forward = Of<(kSmall || kLarge ? 1 : 2),
-                     (kLarge ? (kWide ? 16 : 32) : (kHeavy || kExact ? 32 : 64)), kBlocks>;
+  using Forward = Of<(kSmall || kLarge || (kHeavy && kFull) ? 1 : 2),
+                     (kLarge ? (kWide ? 16 : 32) : (kHeavy || kFull ? 32 : 64)), kBlocks>;
   using Queries = Of<(kSmall || kLarge || kHeavy ? 1 : 2), (kHeavy ? 16 : 32), kBlocks>;
   static constexpr int kKeyColumns = kSmall && !kWide ? 64 : 32;
-  using Keys = Of<(kFeatures == 64 && (!kWide || kExact) ? 2 : 1),
-                  (kHeavy || (kExact && !kSmall) ? 16 : kKeyColumns)>;
+  using Keys = OfKeys<(kFeatures == 64 && (!kWide || kFull) ? 2 : 1),
+                      (kHeavy || (kFull && !kSmall) ? 16 : kKeyColumns)>;
   using Mask = Of<1, 16>;
 };
 
@@ -83,7 +85,7 @@ struct AttentionKernels {
   }
 };
 
-template <class S, bool kExact>
+template <class S, bool kFull>
 class TensorCoreAttention final : public AttentionKernel<S> {
  public:
   TensorCoreAttention(const ir::Graph& graph, const ir::Node& node)
@@ -92,13 +94,13 @@ class TensorCoreAttention final : public AttentionKernel<S> {
     task.has_packs = task.features % (16 / static_cast<int>(sizeof(S))) == 0;
     using Kernels = AttentionKernels<S>;
     if (task.features <= 32) {
-      kernels_ = Kernels::template of<Tilings<S, kExact, 32>>();
+      kernels_ = Kernels::template of<Tilings<S, kFull, 32>>();
     } else if (task.features <= 64) {
-      kernels_ = Kernels::template of<Tilings<S, kExact, 64>>();
+      kernels_ = Kernels::template of<Tilings<S, kFull, 64>>();
     } else if (task.features <= 128) {
-      kernels_ = Kernels::template of<Tilings<S, kExact, 128>>();
+      kernels_ = Kernels::template of<Tilings<S, kFull, 128>>();
     } else {
-      kernels_ = Kernels::template of<Tilings<S, kExact, 256>>();
+      kernels_ = Kernels::template of<Tilings<S, kFull, 256>>();
     }
   }
   bool prepare(std::size_t most) const {
@@ -143,13 +145,13 @@ class TensorCoreAttention final : public AttentionKernel<S> {
   AttentionKernels<S> kernels_;
 };
 
-template <class S, bool kExact>
+template <class S, bool kFull>
 std::unique_ptr<Kernel> make_tensor_core_attention(const ir::Graph& graph, const ir::Node& node,
                                                    const Context& context) {
   int most = 0;
   check(cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, context.device),
         "cudaDeviceGetAttribute");
-  auto made = std::make_unique<TensorCoreAttention<S, kExact>>(graph, node);
+  auto made = std::make_unique<TensorCoreAttention<S, kFull>>(graph, node);
   if (!made->prepare(static_cast<std::size_t>(most))) return nullptr;
   return made;
 }

@@ -1,5 +1,5 @@
-// Products of tiles in shared memory by a warp: 16-bit elements and TF32 on tensor cores, and exact
-// float32. For .cu files only.
+// Products of tiles in shared memory by a warp on tensor cores: of 16-bit elements, TF32, and
+// float32 in three products of TF32. For .cu files only.
 #pragma once
 
 #include <cstdint>
@@ -100,7 +100,7 @@ struct PitchedTiles {
 // Products of the tensor cores. A product and its transposed have the same bits.
 template <class S>
 struct TensorCoreProducts : PitchedTiles<S> {
-  static constexpr bool kIsExact = false;
+  static constexpr bool kIsFull = false;
   static constexpr int kDepth = 32 / sizeof(S);  // of one instruction
   static constexpr int kPad = 16 / sizeof(S);    // elements of 16 bytes
 
@@ -199,77 +199,113 @@ struct TensorCoreProducts : PitchedTiles<S> {
   }
 };
 
-// The same in exact float32. Each thread computes the sums that it has.
-struct ExactProducts : PitchedTiles<float> {
-  static constexpr bool kIsExact = true;
-  __device__ static int g() { return static_cast<int>(threadIdx.x) % 32 / 4; }
-  __device__ static int t() { return static_cast<int>(threadIdx.x) % 4; }
+// An operand of float32 as the sum of two of TF32, but for its last bit. Of an infinite one the small
+// part is NaN.
+template <class Operand>
+struct Split {
+  Operand large, small;
+
+  Split() = default;
+  __device__ explicit Split(const Operand& x) {
+#pragma unroll
+    for (int i = 0; i < static_cast<int>(sizeof(x.of) / sizeof(x.of[0])); ++i) {
+      large.of[i] = (x.of[i] + 0x1000u) & ~0x1fffu;  // to the nearest
+      small.of[i] = __float_as_uint(__uint_as_float(x.of[i]) - __uint_as_float(large.of[i]));
+    }
+  }
+};
+
+// The same to the precision of float32: three products of parts of the operands, all but that of
+// the small ones. Tensor cores truncate sums, so those of large products are short. kTransposed: a
+// product has the bits that the transposed one has without.
+template <bool kTransposed>
+struct SplitProducts : TensorCoreProducts<float> {
+  using Base = TensorCoreProducts<float>;
+  static constexpr bool kIsFull = true;
 
   template <int kFeatures, int kGroups, int kCount>
   __device__ static void dot(const float* a, const float* b, WarpSums (&sums)[kGroups][kCount]) {
     constexpr int kPitch = tile_pitch<float>(kFeatures);
-    const float* const own = a + g() * kPitch;
-    const float* const other = b + t() * 2 * kPitch;
+    constexpr int kChunk = 2;  // of 8 columns
+    constexpr int kShort = kFeatures < 64 ? kFeatures : 64;
 #pragma unroll
-    for (int i = 0; i < kGroups * kCount; ++i) sums[i / kCount][i % kCount] = WarpSums();
-#pragma unroll 2
-    for (int depth = 0; depth < kFeatures; depth += 4) {
-      Pack<float> rows[2 * kGroups];
+    for (int chunk = 0; chunk < kCount; chunk += kChunk) {
+      WarpSums small[kGroups][kChunk];
 #pragma unroll
-      for (int i = 0; i < 2 * kGroups; ++i) rows[i] = load<4>(own + i * 8 * kPitch + depth);
+      for (int first = 0; first < kFeatures; first += kShort) {
+        WarpSums large[kGroups][kChunk];
 #pragma unroll
-      for (int i = 0; i < 2 * kCount; ++i) {
-        const Pack<float> column = load<4>(other + (i / 2 * 8 + i % 2) * kPitch + depth);
+        for (int depth = first; depth < first + kShort; depth += 2 * kDepth) {
+          Split<Left> own[kGroups][2];
 #pragma unroll
-        for (int k = 0; k < 2 * kGroups; ++k) {
-          float& sum = sums[k / 2][i / 2].of[k % 2 * 2 + i % 2];
-#pragma unroll
-          for (int e = 0; e < 4; ++e) {
-            sum = __fmaf_rn(rows[k].element[e], column.element[e], sum);
+          for (int k = 0; k < 2 * kGroups; ++k) {
+            own[k / 2][k % 2] =
+                Split(left(a + k / 2 * 16 * kPitch + depth + k % 2 * kDepth, kPitch));
           }
+#pragma unroll
+          for (int j = 0; j < kChunk; ++j) {
+            Right two[2];
+            right_of_rows(b + (chunk + j) * 8 * kPitch + depth, kPitch, two);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+              const Split other(two[half]);
+#pragma unroll
+              for (int m = 0; m < kGroups; ++m) {
+                const Split<Left>& row = own[m][half];
+                multiply_add(small[m][j], kTransposed ? row.large : row.small,
+                             kTransposed ? other.small : other.large, 0.0f);
+                multiply_add(small[m][j], kTransposed ? row.small : row.large,
+                             kTransposed ? other.large : other.small, 0.0f);
+                multiply_add(large[m][j], row.large, other.large, 0.0f);
+              }
+            }
+          }
+        }
+#pragma unroll
+        for (int k = 0; k < kGroups * kChunk * 4; ++k) {
+          const int m = k / 4 / kChunk, j = k / 4 % kChunk, i = k % 4;
+          float& sum = sums[m][chunk + j].of[i];
+          sum = first == 0 ? large[m][j].of[i] : sum + large[m][j].of[i];
+          if (first + kShort == kFeatures) sum += small[m][j].of[i];
         }
       }
     }
   }
 
-  // Each call has partial sums, so that rounding does not grow with the number of calls.
   template <int kColumns, int kGroups, int kCount>
   __device__ static void accumulate(const WarpSums (&weights)[kGroups][kCount], const float* b,
                                     int pitch, WarpSums (&results)[kGroups][kColumns / 8]) {
-    constexpr int kChunk = 4;  // of 8 columns
 #pragma unroll
-    for (int chunk = 0; chunk < kColumns / 8; chunk += kChunk) {
-      WarpSums partial[kGroups][kChunk];
+    for (int column = 0; column < kColumns; column += 16) {
+      WarpSums large[kGroups][2], small[kGroups][2];
 #pragma unroll
-      for (int row = 0; row < 8 * kCount; ++row) {
-        float own[2 * kGroups];
+      for (int depth = 0; depth < 8 * kCount; depth += kDepth) {
+        Right two[2];
+        right_of_columns(b + depth * pitch + column, pitch, two);
+        const Split<Right> others[2] = {Split(two[0]), Split(two[1])};
 #pragma unroll
-        for (int k = 0; k < 2 * kGroups; ++k) {
-          own[k] = __shfl_sync(0xffffffffu, weights[k / 2][row / 8].of[k % 2 * 2 + row % 2],
-                               row % 8 / 2, 4);
-        }
+        for (int m = 0; m < kGroups; ++m) {
+          const Split own(left(&weights[m][depth / 8]));
 #pragma unroll
-        for (int c = 0; c < kChunk; ++c) {
-          const auto two = load<2>(b + row * pitch + (chunk + c) * 8 + t() * 2);
-#pragma unroll
-          for (int k = 0; k < 4 * kGroups; ++k) {
-            float& sum = partial[k / 4][c].of[k % 4];
-            sum = __fmaf_rn(own[k / 2], two.element[k % 2], sum);
+          for (int i = 0; i < 2; ++i) {
+            multiply_add(small[m][i], own.small, others[i].large, 0.0f);
+            multiply_add(small[m][i], own.large, others[i].small, 0.0f);
+            multiply_add(large[m][i], own.large, others[i].large, 0.0f);
           }
         }
       }
 #pragma unroll
-      for (int i = 0; i < kGroups * kChunk * 4; ++i) {
-        const int m = i / 4 / kChunk, c = i / 4 % kChunk;
-        results[m][chunk + c].of[i % 4] += partial[m][c].of[i % 4];
+      for (int k = 0; k < kGroups * 2 * 4; ++k) {
+        const int m = k / 8, i = k / 4 % 2;
+        results[m][column / 8 + i].of[k % 4] += large[m][i].of[k % 4] + small[m][i].of[k % 4];
       }
     }
   }
 };
 
-template <class S, bool kExact>
-struct WarpProducts : std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>> {
-  using Base = std::conditional_t<kExact, ExactProducts, TensorCoreProducts<S>>;
+template <class S, bool kFull, bool kTransposed = false>
+struct WarpProducts : std::conditional_t<kFull, SplitProducts<kTransposed>, TensorCoreProducts<S>> {
+  using Base = std::conditional_t<kFull, SplitProducts<kTransposed>, TensorCoreProducts<S>>;
 
   // Two products, and what is to be done with the first one.
   template <int kFeatures, class Sums, class F>

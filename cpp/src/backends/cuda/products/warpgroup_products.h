@@ -10,7 +10,7 @@ namespace traingraph::cuda {
 // Rows of 128 bytes whose pieces of 16 are permuted by the number of the row, as WGMMA reads them.
 template <class S>
 struct WarpgroupProducts {
-  static constexpr bool kIsExact = false, kIsWarpgroup = true;
+  static constexpr bool kIsFull = false, kIsWarpgroup = true;
   static constexpr int kSide = 64, kSteps = kSide / 16;
   static constexpr std::size_t kAlignment = 1024;  // of tiles, in bytes
 
