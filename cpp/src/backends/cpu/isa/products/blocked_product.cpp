@@ -19,6 +19,7 @@ constexpr bool kPreferred = true;
 struct TileEnd {
   std::int64_t row, column, columns;  // of the block
   bool first, last;                   // blocks of K
+  bool plain;                         // whole rows of floats are stored or added, and no more
 };
 
 // A part of a row of c: `sum` of this block of K and what is there from those before. The last
@@ -56,8 +57,8 @@ void end_row_wide(const BlockedProduct& p, const TileEnd& end, std::int64_t row,
 
 // a (K, kRows) and b (K, kPanelColumns), packed. Y: float, or what a result of 16 bits has.
 template <class Y, int kRows>
-void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const float* b,
-                  TileEnd end) {
+TRAINGRAPH_INLINE void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a,
+                                    const float* b, TileEnd end) {
   Vector sums[kRows][kPanelVectors]{};
   if (p.sums == nullptr && !(Half<Y> && end.first)) {
 #pragma GCC unroll 16
@@ -76,6 +77,18 @@ void blocked_tile(const BlockedProduct& p, std::int64_t k, const float* a, const
 #pragma GCC unroll 4
       for (int v = 0; v < kPanelVectors; ++v) sums[r][v] += factor * right[v];
     }
+  }
+  if (end.plain) {
+    float* const to = p.c + end.row * p.c_row + end.column;
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kPanelVectors; ++v) {
+        float* const c = to + r * p.c_row + v * kLanes;
+        store(c, end.first ? sums[r][v] : sums[r][v] + load(c));
+      }
+    }
+    return;
   }
 #pragma GCC unroll 4
   for (int v = 0; v < kPanelVectors; ++v) {
@@ -126,6 +139,7 @@ template <class T, class Y>
 void multiply_blocks(const BlockedProduct& p, float* scratch) {
   const RowGroups groups(p.m);
   const std::int64_t block = inner_block(p.k);
+  const bool has_tail = Half<Y> || p.alpha != 1.0f || p.bias != nullptr || p.relu;
   float* const packed_a = scratch;
   float* const packed_b = scratch + packed_a_floats(p.m, block);
   for (std::int64_t first = 0; first < p.k; first += block) {
@@ -140,10 +154,18 @@ void multiply_blocks(const BlockedProduct& p, float* scratch) {
       PanelFetch<T> fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
       for (std::int64_t group = 0; group < groups.count; ++group) {
         fetch.take_turn();
-        const TileEnd end{groups.begin(group), j, left < kPanelColumns ? left : kPanelColumns,
-                          first == 0, first + k == p.k};
-        blocked_tile_for<Y>(groups.size(group), std::make_integer_sequence<int, kGroupRows>{})(
-            p, k, packed_a + groups.packed(group, k), packed_b + panel * k * kPanelColumns, end);
+        const bool last = first + k == p.k;
+        const bool plain = p.sums == nullptr && left >= kPanelColumns && !(last && has_tail);
+        const TileEnd end{groups.begin(group), j,    left < kPanelColumns ? left : kPanelColumns,
+                          first == 0,          last, plain};
+        const float* const rows = packed_a + groups.packed(group, k);
+        const float* const columns = packed_b + panel * k * kPanelColumns;
+        if (groups.size(group) == kGroupRows) {  // nearly all of them, without a call
+          blocked_tile<Y, kGroupRows>(p, k, rows, columns, end);
+        } else {
+          blocked_tile_for<Y>(groups.size(group), std::make_integer_sequence<int, kGroupRows>{})(
+              p, k, rows, columns, end);
+        }
       }
     }
   }
