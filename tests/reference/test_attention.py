@@ -268,7 +268,8 @@ def test_bad_numbers_show(operand, number, device):
     found = forward("attention", attributes, arrays, device)[0]
     right = forward("attention", attributes, wide)[0]
     assert not np.isfinite(right).all()
-    if device == "cuda" and number == INF:  # whose parts, infinite and not a number, meet all others
+    if device == "cuda" and number == INF:
+        # Its two parts, infinite and not a number, meet all other operands.
         assert np.isnan(found[~np.isfinite(right)]).all()
     else:
         np.testing.assert_array_equal(np.isnan(found), np.isnan(right))

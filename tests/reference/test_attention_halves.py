@@ -1,4 +1,4 @@
-"""Attention of 16 bits, in TF32 and float32: results and gradients beside float64 of the same operands.
+"""Attention of 16 bits, in TF32 and in float32, beside float64 of the same operands.
 
 GPUs have kernels per type and head size, for heads of whole pieces of 16 bytes and others, and for
 plain scores and those with masks or dropout.

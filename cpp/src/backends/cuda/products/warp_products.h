@@ -199,8 +199,8 @@ struct TensorCoreProducts : PitchedTiles<S> {
   }
 };
 
-// An operand of float32 as the sum of two of TF32, but for its last bit. Of an infinite one the small
-// part is NaN.
+// An operand of float32 as the sum of two of TF32, but for its last bit. Of an infinite one the
+// small part is NaN.
 template <class Operand>
 struct Split {
   Operand large, small;
