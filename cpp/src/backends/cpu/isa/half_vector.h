@@ -124,6 +124,7 @@ TRAINGRAPH_INLINE Vector load(const T* x, const Partial& part) {
 #if defined(__AVX512F__)
   return widened(reinterpret_cast<Halves>(_mm256_maskz_loadu_epi16(part.mask(), x)), T{});
 #else
+  if (part.count() == kLanes) return load(x);  // no call to copy a number of bytes
   Halves halves{};
   std::memcpy(&halves, x, sizeof(T) * static_cast<std::size_t>(part.count()));
   return widened(halves, T{});
@@ -131,10 +132,12 @@ TRAINGRAPH_INLINE Vector load(const T* x, const Partial& part) {
 }
 template <Half T>
 TRAINGRAPH_INLINE void store(T* x, Vector v, const Partial& part) {
-  const Halves halves = narrowed(v, T{});
 #if defined(__AVX512F__)
+  const Halves halves = narrowed(v, T{});
   _mm256_mask_storeu_epi16(x, part.mask(), reinterpret_cast<__m256i>(halves));
 #else
+  if (part.count() == kLanes) return store(x, v);
+  const Halves halves = narrowed(v, T{});
   std::memcpy(x, &halves, sizeof(T) * static_cast<std::size_t>(part.count()));
 #endif
 }

@@ -120,7 +120,7 @@ class Partial {
 #if defined(__AVX512F__)
     _mm512_mask_storeu_ps(x, mask_, v);
 #elif defined(__AVX__)
-    // A masked store takes a dozen cycles on AMD's processors, as long as a row of a small product.
+    // On AMD's processors a masked store takes a dozen cycles, of a whole vector, too.
     if (count_ == kLanes) return _mm256_storeu_ps(x, v);
     __m128 rest = _mm256_castps256_ps128(v);
     if ((count_ & 4) != 0) {
