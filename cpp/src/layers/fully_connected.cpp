@@ -17,21 +17,29 @@ ConvolutionDescriptor described(std::int64_t inputs, std::int64_t outputs) {
   return descriptor;
 }
 
-TensorPtr own_weights(const ConvolutionDescriptor& d) {
+const ConvolutionDescriptor& with_channels(const ConvolutionDescriptor& d) {
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
+  if (in >= 1 && out >= 1) return d;
+  throw InvalidArgument("[FullyConnected] expected 1 or more channels but got " +
+                        std::to_string(in) + " → " + std::to_string(out));
+}
+
+TensorPtr own_weights(const ConvolutionDescriptor& d) {
+  const std::int64_t in = with_channels(d).input_feature_channel_count;
+  const std::int64_t out = d.output_feature_channel_count;
   return Tensor::random(TensorDescriptor({out, in}), RandomInitializerType::kGlorotUniform, in,
                         out);
 }
 
 TensorPtr own_biases(const ConvolutionDescriptor& d, bool with_biases) {
   if (!with_biases) return nullptr;
-  return Tensor::filled(TensorDescriptor({d.output_feature_channel_count}), 0);
+  return Tensor::filled(TensorDescriptor({with_channels(d).output_feature_channel_count}), 0);
 }
 
 }  // namespace
 
 FullyConnected::FullyConnected(TensorPtr weights, TensorPtr biases, ConvolutionDescriptor d)
-    : WeightedLayer("FullyConnected", d, std::move(weights), std::move(biases)) {
+    : WeightedLayer("FullyConnected", with_channels(d), std::move(weights), std::move(biases)) {
   const std::int64_t in = d.input_feature_channel_count, out = d.output_feature_channel_count;
   expect_elements(*this, "weights", weights_tensor(), {out, in});
   expect_elements(*this, "biases", biases_tensor(), {out});

@@ -11,6 +11,7 @@
 #include <traingraph/indexing.h>
 #include <traingraph/loss.h>
 
+#include "graph/lowering/floating_type.h"
 #include "graph/run/executor.h"
 #include "graph/state/graph_state.h"
 #include "graph/state/link_set.h"
@@ -264,6 +265,7 @@ TensorPtr Graph::node(const LayerPtr& given, const std::vector<TensorPtr>& sourc
   }
   NodeRecord record{layer, sources, {}, disable_update};
   name_by_place(record);  // what is refused is named too
+  floating_type_of("node", {record}, {});
   record.results = infer_results(*layer, sources);
   if (layer->owner_ == 0) layer->owner_ = state_->number;
   name_by_place(state_->nodes.emplace_back(std::move(record)));

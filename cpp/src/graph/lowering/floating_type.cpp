@@ -1,4 +1,4 @@
-// Checks the types of what the nodes of a graph read, before anything is lowered.
+// Checks the types of what nodes read, before anything is lowered.
 #include "graph/lowering/floating_type.h"
 
 #include <traingraph/errors.h>
@@ -8,16 +8,16 @@ namespace {
 
 constexpr const char* kOfParameters = "parameters of float32 or float64 but got";
 
-[[noreturn]] void refuse(const NodeRecord& node, const Tensor& tensor,
+[[noreturn]] void refuse(const std::string& call, const NodeRecord& node, const Tensor& tensor,
                          const std::string& expected) {
-  throw DataTypeError("[compile] expected " + expected + ", for tensor '" + tensor.label() + "', " +
-                      name(tensor.descriptor().data_type) + " at layer " +
+  throw DataTypeError("[" + call + "] expected " + expected + ", for tensor '" + tensor.label() +
+                      "', " + name(tensor.descriptor().data_type) + " at layer " +
                       std::to_string(node.layer->id()) + " '" + node.layer->label() + "'");
 }
 
 }  // namespace
 
-DataType floating_type_of(const std::vector<NodeRecord>& nodes,
+DataType floating_type_of(const char* call, const std::vector<NodeRecord>& nodes,
                           const std::set<const Tensor*>& tensor_parameters) {
   DataType found = DataType::kInvalid;
   const auto add = [&](const NodeRecord& node, const Tensor& tensor, bool is_parameter) {
@@ -26,19 +26,21 @@ DataType floating_type_of(const std::vector<NodeRecord>& nodes,
     const DataType type = ir::is_half(own) ? DataType::kFloat32 : own;
     if (found == DataType::kInvalid) found = type;
     if (found != type) {
-      refuse(node, tensor, "one floating-point type but got " + std::string(name(found)) + " and");
+      refuse(call, node, tensor,
+             "one floating-point type but got " + std::string(name(found)) + " and");
     }
-    if (is_parameter && ir::is_half(own)) refuse(node, tensor, kOfParameters);
+    if (is_parameter && ir::is_half(own)) refuse(call, node, tensor, kOfParameters);
   };
   for (const NodeRecord& node : nodes) {
     for (const TensorPtr& tensor : node.sources) {
-      add(node, *tensor, tensor_parameters.contains(tensor.get()));
+      if (tensor != nullptr) add(node, *tensor, tensor_parameters.contains(tensor.get()));
     }
-    for (const TensorParameter* p : node.layer->parameters()) {
-      if (!is_floating_point(p->tensor->descriptor().data_type)) {
-        refuse(node, *p->tensor, kOfParameters);
+    for (const auto& [role, tensor] : node.layer->named_parameters()) {
+      if (tensor == nullptr) continue;
+      if (!is_floating_point(tensor->descriptor().data_type)) {
+        refuse(call, node, *tensor, kOfParameters);
       }
-      add(node, *p->tensor, true);
+      add(node, *tensor, true);
     }
   }
   return found == DataType::kInvalid ? DataType::kFloat32 : found;

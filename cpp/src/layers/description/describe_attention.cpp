@@ -8,13 +8,46 @@
 #include "layers/description/sample.h"
 
 namespace traingraph {
+namespace {
+
+using Count = std::int64_t;
+
+constexpr const char* kDropout = "The probability with which a weight of a key vanishes.";
+constexpr const char* kBiases = "Whether projections have biases.";
+constexpr const char* kAttentionBiases =
+    "Whether a row of biases is appended to keys and to values.";
+constexpr const char* kZeroAttention = "Whether a row of zeros is appended to keys and to values.";
+constexpr const char* kCausal = "Whether key j is masked for query i where j > i.";
+
+// The sizes, and what each form takes behind them.
+std::vector<Argument> with_options(std::vector<Argument> sizes) {
+  sizes.push_back(argument("dropout", 0.0f, kDropout, &kShareBelowOne));
+  sizes.push_back(argument("has_biases", true, kBiases));
+  sizes.push_back(argument("has_attention_biases", false, kAttentionBiases));
+  sizes.push_back(argument("adds_zero_attention", false, kZeroAttention));
+  sizes.push_back(argument("causal", false, kCausal));
+  return sizes;
+}
+
+MultiheadAttentionDescriptor described(const Given& given) {
+  MultiheadAttentionDescriptor d(given.get<Count>("model_dimension"),
+                                 given.get<Count>("head_count"));
+  d.dropout = given.get<float>("dropout");
+  d.has_biases = given.get<bool>("has_biases");
+  d.has_attention_biases = given.get<bool>("has_attention_biases");
+  d.adds_zero_attention = given.get<bool>("adds_zero_attention");
+  d.causal = given.get<bool>("causal");
+  return d;
+}
+
+}  // namespace
+
 const ClassDescription& MultiheadAttentionDescriptor::class_description() {
   using D = MultiheadAttentionDescriptor;
-  using Count = std::int64_t;
   const auto model = argument<Count>("model_dimension", "E: elements of a query.", &kOneOrMore);
   const auto heads = argument<Count>("head_count", "Heads; they divide E.", &kOneOrMore);
-  constexpr const char* kCausal = "Whether key j is masked for query i where j > i.";
-  const auto causal = argument("causal", false, kCausal);
+  const auto key = argument<Count>("key_dimension", "K: elements of a key.", &kOneOrMore);
+  const auto value = argument<Count>("value_dimension", "V: elements of a value.", &kOneOrMore);
   static const ClassDescription description =
       Describing<D>("MLCMultiheadAttentionDescriptor", "Sizes of multi-head attention.")
           .property("model_dimension", &D::model_dimension, "E: elements of a query.")
@@ -25,41 +58,23 @@ const ClassDescription& MultiheadAttentionDescriptor::class_description() {
           .in(kOneOrMore)
           .property("head_count", &D::head_count, "Heads; they divide E.")
           .in(kOneOrMore)
-          .property("dropout", &D::dropout,
-                    "The probability with which a weight of a key vanishes.")
+          .property("dropout", &D::dropout, kDropout)
           .in(kShareBelowOne)
-          .property("has_biases", &D::has_biases, "Whether projections have biases.")
-          .property("has_attention_biases", &D::has_attention_biases,
-                    "Whether a row of biases is appended to keys and to values.")
-          .property("adds_zero_attention", &D::adds_zero_attention,
-                    "Whether a row of zeros is appended to keys and to values.")
+          .property("has_biases", &D::has_biases, kBiases)
+          .property("has_attention_biases", &D::has_attention_biases, kAttentionBiases)
+          .property("adds_zero_attention", &D::adds_zero_attention, kZeroAttention)
           .property("causal", &D::causal, kCausal)
-          .form({model, argument<Count>("key_dimension", "K: elements of a key.", &kOneOrMore),
-                 argument<Count>("value_dimension", "V: elements of a value.", &kOneOrMore), heads,
-                 argument("dropout", 0.0f, "The probability with which a weight of a key vanishes.",
-                          &kShareBelowOne),
-                 argument("has_biases", true, "Whether projections have biases."),
-                 argument("has_attention_biases", false,
-                          "Whether a row of biases is appended to keys and to values."),
-                 argument("adds_zero_attention", false,
-                          "Whether a row of zeros is appended to keys and to values."),
-                 causal},
+          .form(with_options({model, key, value, heads}),
                 [](const Given& given) {
-                  D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
+                  D d = described(given);
                   d.key_dimension = given.get<Count>("key_dimension");
                   d.value_dimension = given.get<Count>("value_dimension");
-                  d.dropout = given.get<float>("dropout");
-                  d.has_biases = given.get<bool>("has_biases");
-                  d.has_attention_biases = given.get<bool>("has_attention_biases");
-                  d.adds_zero_attention = given.get<bool>("adds_zero_attention");
-                  d.causal = given.get<bool>("causal");
                   d.check();
                   return d;
                 })
-          .form({model, heads, causal},
+          .form(with_options({model, heads}),
                 [](const Given& given) {
-                  D d(given.get<Count>("model_dimension"), given.get<Count>("head_count"));
-                  d.causal = given.get<bool>("causal");
+                  const D d = described(given);
                   d.check();
                   return d;
                 })
