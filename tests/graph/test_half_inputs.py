@@ -178,15 +178,13 @@ def with_weights(data_type, weights):
 
 
 def test_parameters_of_16_bits_are_refused():
-    inference = with_weights("float32", np.zeros((3, 6), np.float16))
     with pytest.raises(tg.DataTypeError, match=r"parameters of float32 or float64 .*float16"):
-        inference.compile(device="reference", precision="mixed_float16")
+        with_weights("float32", np.zeros((3, 6), np.float16))
 
 
 def test_float64_beside_16_bits_is_refused():
-    inference = with_weights("float16", np.zeros((3, 6)))
     with pytest.raises(tg.DataTypeError, match="one floating-point type"):
-        inference.compile(device="reference")
+        with_weights("float16", np.zeros((3, 6)))
 
 
 def test_fit_takes_them():

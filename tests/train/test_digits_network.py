@@ -145,8 +145,9 @@ def test_losses_are_those_of_pytorch(
     np.testing.assert_allclose(losses, expected, rtol=2e-6)
     # A jump of one gradient, or Adam where it divides rounding errors by their own size because a
     # gradient is 0, as that of a bias before a normalization.
-    assert np.median(apart) < {"sgd": 1e-5, "adam": 1e-2}[rule]
-    assert max(apart) < {"sgd": 1e-3, "adam": 1e-2}[rule]
+    # Windows of blank pixels have several largest numbers, equal but for rounding: 4e-3 with AVX2.
+    assert np.partition(apart, -3)[-3] < {"sgd": 1e-5, "adam": 1e-2}[rule]
+    assert max(apart) < 1e-2
 
     # Inference reads the running statistics. PyTorch keeps the unbiased variance, which is the
     # biased one times n / (n - 1); both started from 1.

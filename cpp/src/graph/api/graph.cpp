@@ -66,6 +66,7 @@ void check_weights(const Layer& layer, const std::vector<TensorPtr>& sources) {
 
 std::vector<TensorPtr> infer_results(const Layer& layer, const std::vector<TensorPtr>& sources) {
   check_weights(layer, sources);
+  check_parameter_types(layer, sources);
   Lowering lowering;
   std::vector<ir::ValueId> values;
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -265,7 +266,6 @@ TensorPtr Graph::node(const LayerPtr& given, const std::vector<TensorPtr>& sourc
   }
   NodeRecord record{layer, sources, {}, disable_update};
   name_by_place(record);  // what is refused is named too
-  floating_type_of("node", {record}, {});
   record.results = infer_results(*layer, sources);
   if (layer->owner_ == 0) layer->owner_ = state_->number;
   name_by_place(state_->nodes.emplace_back(std::move(record)));

@@ -68,7 +68,7 @@ class Writer {
         out_.lowering.frozen.insert(tensor.get());
       }
     }
-    out_.lowering.data_type = floating_type_of("compile", nodes_, tensor_parameters_);
+    out_.lowering.data_type = floating_type_of(nodes_, tensor_parameters_);
     if (out_.lowering.data_type == DataType::kFloat64 && state.precision != Precision::kFloat32) {
       throw DataTypeError(std::string("[compile] expected float32 tensors for precision ") +
                           name(state.precision) + " but got float64");
