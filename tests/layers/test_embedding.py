@@ -543,7 +543,7 @@ def test_wrong_tensors():
     with pytest.raises(ValueError, match=r"weights of 21 elements, \(7, 3\), but got \(7, 4\)"):
         layer(empty((7, 4), "float32"))
     graph = tg.MLCGraph()
-    with pytest.raises(TypeError, match="Embedding.weights', int32 at layer"):
+    with pytest.raises(TypeError, match=r"Embedding\.weights', int32 at layer"):
         graph.node(layer(empty((7, 3), "int32")), source=empty((2,), "int32"))
     with pytest.raises(TypeError, match=r"indices of int32 or int64 but got float32 at layer \d+"):
         graph.node(layer(tensor(start(), "float32")), source=empty((2,), "float32"))

@@ -105,6 +105,11 @@ void Embedding::emit(Emitter& e) const {
                  " axes but got " + to_string(e.type(0).shape));
   }
   const EmbeddingDescriptor& d = descriptor_;
+  const DataType type = weights_.tensor->descriptor().data_type;
+  if (!is_floating_point(type)) {
+    throw DataTypeError(layer_message(
+        e, std::string("expected weights of floating-point numbers but got ") + name(type)));
+  }
   ValueId table = e.parameter(weights_.tensor, {d.embedding_count, d.embedding_dimension});
   if (d.maximum_norm) table = limited(e, d, weights_.tensor, table);
   const ir::EmbeddingAttributes attributes{d.embedding_count, d.padding_index.value_or(-1),
