@@ -1,25 +1,24 @@
 """Parameters of another type than the source, or of 16 bits: a typed error that names them."""
 
-import numpy as np
 import pytest
+from test_integer_operands import parameter as ones
 
 import traingraph as tg
 
 TYPES = ["float64", "float16", "int32"]
 
 
-def ones(*shape, dtype="float32"):
-    return tg.MLCTensor(data=np.ones(shape, dtype))
+def with_statistics(layer, odd):
+    parameters = {role: ones(4) for role in ("mean", "variance", "beta", "gamma")}
+    return layer(feature_channel_count=4, **parameters | odd)
 
 
 def batch_norm(**odd):
-    parameters = {role: ones(4) for role in ("mean", "variance", "beta", "gamma")}
-    return tg.MLCBatchNormalizationLayer(feature_channel_count=4, **parameters | odd)
+    return with_statistics(tg.MLCBatchNormalizationLayer, odd)
 
 
 def instance_norm(**odd):
-    parameters = {role: ones(4) for role in ("mean", "variance", "beta", "gamma")}
-    return tg.MLCInstanceNormalizationLayer(feature_channel_count=4, **parameters | odd)
+    return with_statistics(tg.MLCInstanceNormalizationLayer, odd)
 
 
 def group_norm(**odd):

@@ -109,6 +109,9 @@ def test_losses_are_those_of_pytorch(
     theirs = peer()
     optimizer = {"sgd": Descent, "adam": Adam}[rule](list(theirs.parameters()), RATE[rule])
     train, test = digits.load(None, 0)
+    # Blank pixels would have windows of equal numbers, of which rounding chooses the largest.
+    noise = np.random.default_rng(0).uniform(-0.01, 0.01, train.images.shape)
+    train = digits.Split((train.images + noise).astype(np.float32), train.labels)
     batches = [
         digits.Split(
             train.images[first : first + batch_size], train.labels[first : first + batch_size]
@@ -145,9 +148,8 @@ def test_losses_are_those_of_pytorch(
     np.testing.assert_allclose(losses, expected, rtol=2e-6)
     # A jump of one gradient, or Adam where it divides rounding errors by their own size because a
     # gradient is 0, as that of a bias before a normalization.
-    # Windows of blank pixels have several largest numbers, equal but for rounding: 4e-3 with AVX2.
-    assert np.partition(apart, -3)[-3] < {"sgd": 1e-5, "adam": 1e-2}[rule]
-    assert max(apart) < 1e-2
+    assert np.median(apart) < {"sgd": 1e-5, "adam": 1e-2}[rule]
+    assert max(apart) < {"sgd": 1e-3, "adam": 1e-2}[rule]
 
     # Inference reads the running statistics. PyTorch keeps the unbiased variance, which is the
     # biased one times n / (n - 1); both started from 1.
