@@ -152,14 +152,14 @@ void multiply_blocks(const BlockedProduct& p, float* scratch) {
         pack_b<T>(p, first, k, j, left < kMost ? left : kMost, packed_b);
       }
       PanelFetch<T> fetch(p, first, k, j + kPanels * kPanelColumns, groups.count);
+      const bool last = first + k == p.k;
+      const bool plain = p.sums == nullptr && left >= kPanelColumns && !(last && has_tail);
+      TileEnd end{0, j, left < kPanelColumns ? left : kPanelColumns, first == 0, last, plain};
+      const float* const columns = packed_b + panel * k * kPanelColumns;
       for (std::int64_t group = 0; group < groups.count; ++group) {
         fetch.take_turn();
-        const bool last = first + k == p.k;
-        const bool plain = p.sums == nullptr && left >= kPanelColumns && !(last && has_tail);
-        const TileEnd end{groups.begin(group), j,    left < kPanelColumns ? left : kPanelColumns,
-                          first == 0,          last, plain};
+        end.row = groups.begin(group);
         const float* const rows = packed_a + groups.packed(group, k);
-        const float* const columns = packed_b + panel * k * kPanelColumns;
         if (groups.size(group) == kGroupRows) {  // nearly all of them, without a call
           blocked_tile<Y, kGroupRows>(p, k, rows, columns, end);
         } else {
